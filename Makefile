@@ -1,0 +1,56 @@
+# make demo and make test set everything up on a fresh machine: Python 3.11 and make are enough.
+PYTHON ?= $(shell command -v python3.11 || command -v python3 || echo python3)
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+DEMO_OUT ?= runs/demo
+
+.PHONY: help demo test test-slow test-cluster lint format clean
+
+help:
+	@echo "make demo          PPO against PPO + RISE on a maze: a table and a page"
+	@echo "make test          unit tests and one Ray path per algorithm"
+	@echo "make test-slow     tests that take minutes"
+	@echo "make test-cluster  tests on a cluster of network namespaces (root)"
+	@echo "make lint          ruff and mypy"
+	@echo "make format        let ruff rewrite the code"
+	@echo "make clean         remove the virtual environment and caches"
+
+# torch first and alone: whatever else is asked for must not choose another build of it.
+$(VENV)/.package: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if (3, 11) <= v < (3, 13) else \
+	  f"error: {sys.executable} is Python {v.major}.{v.minor}; rllib_rise is tested on 3.11. " \
+	  "Install it, or name one: make PYTHON=/path/to/python3.11")'
+	@echo "installing into $(VENV) (a few minutes, 2 GB)"
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(PIP) torch==2.13.0
+	@$(PIP) -e '.[cpu]'
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.package
+	@$(PIP) -e '.[cpu,dev]'
+	@touch $@
+
+demo: $(VENV)/.package
+	$(BIN)/rise compare configs/demo.yaml --methods none,rise --seeds 6 --out $(DEMO_OUT) --resume
+
+test: $(VENV)/.dev
+	$(BIN)/python -m pytest -m "not slow and not cluster"
+
+test-slow: $(VENV)/.dev
+	$(BIN)/python -m pytest -m slow
+
+test-cluster: $(VENV)/.dev
+	$(BIN)/python -m pytest -m cluster
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(VENV)/.dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,107 @@
+"""How a method's name becomes its class, and a dict its validated settings.
+
+A name is looked up among (1) bonuses registered with `@register_bonus`, the package's own among
+them, (2) entry points of the group `rllib_rise.bonuses`, (3) `"module.path:ClassName"`, imported
+when it is needed: that is what works on every process of a cluster without installing anything. A
+class may be given instead of a name.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from collections.abc import Iterable, Mapping
+from importlib.metadata import entry_points
+from typing import Any
+
+from pydantic import ValidationError
+
+from rllib_rise.bonuses.protocol import Bonus, BonusSettings
+from rllib_rise.errors import ConfigError, RiseError
+
+ENTRY_POINT_GROUP = "rllib_rise.bonuses"
+NONE = "none"
+_registered: dict[str, type[Bonus]] = {}
+
+
+def register_bonus(cls: type[Bonus]) -> type[Bonus]:
+    """Class decorator: make a bonus known by its `name` in this process."""
+    name = getattr(cls, "name", None)
+    if not isinstance(name, str) or name == NONE or ":" in name:
+        raise ConfigError(f"{cls.__name__}.name={name!r} must be a string other than {NONE!r}")
+    _registered[name] = cls
+    return cls
+
+
+def method_names() -> list[str]:
+    """All names that `resolve_bonus` takes, `none` first."""
+    plugins = {point.name for point in entry_points(group=ENTRY_POINT_GROUP)}
+    return [NONE, *sorted({*_registered, *plugins})]
+
+
+def resolve_bonus(method: str | type[Bonus]) -> type[Bonus]:
+    """The class behind a method's name (not `none`, which has none)."""
+    if isinstance(method, type):
+        return _checked(method, method.__name__)
+    if method in _registered:
+        return _registered[method]
+    for point in entry_points(group=ENTRY_POINT_GROUP):
+        if point.name == method:
+            return _checked(point.load(), method)
+    if ":" in method:
+        return _checked(_import(method), method)
+    raise ConfigError(
+        f"intrinsic.method={method!r} is unknown{nearest(method, method_names())}. Known: "
+        f"{', '.join(method_names())}; or 'module.path:ClassName' for a bonus of your own"
+    )
+
+
+def parse_settings(bonus: type[Bonus], values: Mapping[str, Any]) -> BonusSettings:
+    """Validate `values` with the bonus' own model; errors are `ConfigError`s in plain words."""
+    try:
+        return bonus.Settings(**values)
+    except ValidationError as error:
+        raise ConfigError(
+            explain(error, prefix="intrinsic.", known=bonus.Settings.model_fields)
+        ) from None
+
+
+def explain(error: ValidationError, *, prefix: str = "", known: Iterable[str] = ()) -> str:
+    """Pydantic's findings as one sentence each, with the nearest valid key for unknown ones."""
+    sentences = []
+    for finding in error.errors():
+        key = prefix + ".".join(str(part) for part in finding["loc"])
+        if finding["type"] == "extra_forbidden":
+            hint = nearest(str(finding["loc"][-1]), known)
+            sentences.append(f"{key} is not a known key{hint}")
+            continue
+        cause = finding.get("ctx", {}).get("error")
+        if isinstance(cause, RiseError):
+            sentences.append(str(cause))
+            continue
+        given = "" if finding["type"] == "missing" else f"={finding['input']!r}"
+        sentences.append(f"{key}{given}: {finding['msg']}")
+    return "; ".join(sentences)
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """The hint `; did you mean 'x'?`, or nothing."""
+    match = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
+    return f"; did you mean {match[0]!r}?" if match else ""
+
+
+def _import(path: str) -> Any:
+    module_name, _, attribute = path.partition(":")
+    try:
+        return getattr(importlib.import_module(module_name), attribute)
+    except (ImportError, AttributeError) as error:
+        raise ConfigError(
+            f"intrinsic.method={path!r} cannot be imported: {error}. It must be importable where "
+            "the learner runs: start from the folder that holds it, or install it"
+        ) from error
+
+
+def _checked(cls: Any, name: str) -> type[Bonus]:
+    if not (isinstance(cls, type) and issubclass(cls, Bonus)):
+        raise ConfigError(f"intrinsic.method={name!r} is no subclass of rllib_rise.bonuses.Bonus")
+    return cls

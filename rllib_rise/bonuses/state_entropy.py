@@ -1,0 +1,158 @@
+"""What RISE and RE3 share: embed the observations, take distances to the k-th neighbour."""
+
+from __future__ import annotations
+
+import logging
+import math
+from typing import Any, ClassVar, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from rllib_rise.bonuses.moments import RunningMoments
+from rllib_rise.bonuses.protocol import Bonus, BonusSettings, Need, Transitions
+from rllib_rise.encoders import make_encoder
+from rllib_rise.entropy import neighbor_distances, renyi_entropy_from_distances
+from rllib_rise.errors import ConfigError
+
+logger = logging.getLogger(__name__)
+
+# Distances below this fraction of their running mean are raised to it where a logarithm is taken.
+FLOOR_FRACTION = 1e-3
+
+
+class StateEntropySettings(BonusSettings):
+    """Settings of the bonuses that reward the distance to the k-th nearest neighbour."""
+
+    k: int = Field(5, ge=1, description="Which neighbour's distance counts (self excluded).")
+    encoder: Literal["auto", "identity", "random"] = Field(
+        "auto",
+        description="Where distances are taken: auto is identity for vectors, random for images.",
+    )
+    embedding_size: int = Field(128, ge=1, description="Dimension of a random encoder's output.")
+    particles: Literal["batch", "episode"] = Field(
+        "batch", description="Neighbours among the whole batch, or within an episode's chunk."
+    )
+    knn_backend: Literal["auto", "faiss", "faiss-gpu", "torch"] = Field(
+        "auto", description="Who searches neighbours; auto takes the best that is installed."
+    )
+
+
+class StateEntropyBonus(Bonus):
+    """Base of the k-NN bonuses; subclasses turn distances into rewards in `_reward`.
+
+    The particles are the observations s_t of the batch's transitions. The last observation of a
+    chunk that goes on in the next batch is not among them: it will be the first of that batch.
+    """
+
+    Settings: ClassVar[type[BonusSettings]] = StateEntropySettings
+    entropy_order = 1.0
+
+    def __init__(self, settings: Any, obs_shape: tuple[int, ...], *, seed: int = 0) -> None:
+        super().__init__(settings, obs_shape, seed=seed)
+        self.encoder = make_encoder(
+            settings.encoder, obs_shape, embedding_size=settings.embedding_size, seed=seed
+        )
+        self.distance = RunningMoments()
+        self._distances: Tensor | None = None
+        self._clipped = 0
+        self._warned = False
+
+    @classmethod
+    def needs(cls, settings: Any) -> frozenset[Need]:
+        """The order of episodes, where neighbours are searched within them."""
+        return frozenset({Need.EPISODES} if settings.particles == "episode" else ())
+
+    @classmethod
+    def check_batch(cls, settings: Any, *, batch_size: int, chunk_size: int | None) -> None:
+        """K must be smaller than the number of particles it chooses from."""
+        within_episode = settings.particles == "episode"
+        particles = chunk_size if within_episode and chunk_size is not None else batch_size
+        if settings.k >= particles:
+            what = "steps per environment and batch" if within_episode else "transitions per batch"
+            raise ConfigError(
+                f"intrinsic.k={settings.k} is not below the {particles} {what}: "
+                "lower k or enlarge the batch"
+            )
+
+    @torch.no_grad()
+    def reward(self, batch: Transitions) -> Tensor:
+        """Embed, search, reward; all zero where all particles coincide."""
+        groups = batch.episodes if self.settings.particles == "episode" else None
+        distances = neighbor_distances(
+            self.encoder(batch.obs),
+            self.settings.k,
+            groups=groups,
+            backend=self.settings.knn_backend,
+        )
+        self._distances = distances
+        self._clipped = _clipped(len(batch), self.settings.k, groups)
+        if not bool((distances[:, -1] > 0).any()):
+            self._warn_constant(len(batch))
+            return distances.new_zeros(len(batch))
+        return self._reward(distances)
+
+    def _reward(self, distances: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    @torch.no_grad()
+    def update(self, batch: Transitions) -> None:
+        """Take the batch's distances into the running mean."""
+        if self._distances is not None:
+            self.distance.update(self._distances[:, -1])
+
+    @property
+    def floor(self) -> Tensor:
+        """The smallest distance that a logarithm is taken of; a positive 0-d tensor."""
+        seen = self.distance.mean
+        if not bool(seen > 0) and self._distances is not None:
+            seen = self._distances[:, -1].mean(dtype=torch.float64)
+        return (FLOOR_FRACTION * seen).clamp(min=torch.finfo(torch.float32).tiny)
+
+    @torch.no_grad()
+    def metrics(self) -> dict[str, float]:
+        """K, clipped transitions, duplicates, and the entropy estimate where it is defined."""
+        if self._distances is None:
+            return {}
+        rho = self._distances[:, -1]
+        figures = {
+            "intrinsic_clipped_k": float(self._clipped),
+            f"{self.name}_k": float(self.settings.k),
+            f"{self.name}_duplicates": float((rho == 0).double().mean()),
+        }
+        entropy = self._entropy(rho)
+        if entropy is not None:
+            figures[f"{self.name}_entropy"] = entropy
+        return figures
+
+    def _entropy(self, rho: Tensor) -> float | None:
+        """The estimate over the whole batch; undefined within episodes and for k <= order - 1."""
+        order, k = self.entropy_order, min(self.settings.k, len(rho) - 1)
+        if self.settings.particles == "episode" or k < 1 or k <= order - 1:
+            return None
+        if order >= 1:
+            rho = rho.clamp(min=float(self.floor))
+        entropy = renyi_entropy_from_distances(
+            rho, alpha=order, k=k, dimension=self.encoder.embedding_size
+        )
+        return float(entropy) if math.isfinite(float(entropy)) else None
+
+    def _warn_constant(self, count: int) -> None:
+        if count > 1 and not self._warned:
+            self._warned = True
+            logger.warning(
+                "%s: every transition of a batch of %d has its k-th neighbour at distance 0 "
+                "(k=%d), so the bonus is 0. Are the observations constant?",
+                self.name,
+                count,
+                self.settings.k,
+            )
+
+
+def _clipped(count: int, k: int, groups: Tensor | None) -> int:
+    """How many particles have fewer than k others to choose from."""
+    if groups is None:
+        return count if count <= k else 0
+    _, sizes = torch.unique(groups, return_counts=True)
+    return int(sizes[sizes <= k].sum())

@@ -1,0 +1,171 @@
+"""`rise`: the command line. It parses arguments and calls `rllib_rise.experiments`."""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from rllib_rise.errors import RiseError
+
+app = typer.Typer(
+    help="State-entropy exploration for Ray RLlib.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+console = Console()
+
+Config = Annotated[Path, typer.Argument(help="A YAML file, e.g. configs/maze.yaml.")]
+Overrides = Annotated[
+    list[str],
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Change a setting: alpha=0.5 (short for intrinsic.alpha), rllib.lr=1e-4, env.size=10.",
+    ),
+]
+Out = Annotated[Path | None, typer.Option(help="Where to write; by default under runs/.")]
+Resume = Annotated[bool, typer.Option("--resume", help="Go on where it was interrupted.")]
+Seed = Annotated[int | None, typer.Option(help="Overrides the file's seed.")]
+
+
+@app.command()
+def train(
+    config: Config,
+    set_: Overrides = [],  # noqa: B006 (typer wants a list)
+    seed: Seed = None,
+    out: Out = None,
+    resume: Resume = False,
+    checkpoint_every: Annotated[int, typer.Option(help="Iterations between checkpoints.")] = 50,
+    keep: Annotated[int, typer.Option(help="Checkpoints to keep.")] = 2,
+    address: Annotated[str | None, typer.Option(help="A running Ray cluster.")] = None,
+) -> None:
+    """Train one run and write its report."""
+    from rllib_rise.experiments import display, report, schema, session
+    from rllib_rise.experiments.train import train as run_training
+
+    overrides = [*set_, *([f"seed={seed}"] if seed is not None else [])]
+    experiment = schema.load_experiment(config, overrides)
+    method = experiment.method.replace(":", ".")
+    directory = out or Path("runs") / f"{config.stem}-{method}-seed{experiment.seed}"
+    title = f"{config.stem}: {experiment.algorithm} + {experiment.method}, seed {experiment.seed}"
+    cpus = session.needed_cpus(experiment.rllib)
+    with (
+        session.ray_session(cpus=cpus, address=address),
+        display.RunDisplay(title, experiment.stop.env_steps, console) as shown,
+    ):
+        result = run_training(
+            experiment,
+            directory,
+            resume=resume,
+            checkpoint_every=checkpoint_every,
+            keep_checkpoints=keep,
+            on_row=shown.update,
+        )
+    for name, value in result.items():
+        console.print(f"{name:>18}  {value:,.4g}" if value is not None else f"{name:>18}  never")
+    _point_to(report.write_report([directory]))
+
+
+@app.command()
+def evaluate(
+    checkpoint: Annotated[Path, typer.Argument(help="A run directory, or a checkpoint in one.")],
+    episodes: Annotated[int, typer.Option(help="Number of episodes.")] = 10,
+    explore: Annotated[bool, typer.Option("--explore", help="Sample actions.")] = False,
+) -> None:
+    """Run episodes with a trained policy; returns are the environment's own."""
+    from rllib_rise.experiments import session
+    from rllib_rise.experiments.evaluate import evaluate as run_evaluation
+
+    with session.ray_session():
+        result = run_evaluation(checkpoint, episodes=episodes, explore=explore)
+    for name, value in result.items():
+        text = value if isinstance(value, str) else f"{value:,.4g}"
+        console.print(f"{name:>12}  {text}", soft_wrap=True)
+
+
+@app.command()
+def compare(
+    config: Config,
+    methods: Annotated[str, typer.Option(help="Names with commas between.")] = "none,rise",
+    seeds: Annotated[int, typer.Option(help="Runs per method.")] = 5,
+    set_: Overrides = [],  # noqa: B006
+    out: Out = None,
+    resume: Resume = False,
+    max_concurrent: Annotated[
+        int | None, typer.Option(help="Runs at a time; by default as many as there are cores.")
+    ] = None,
+    address: Annotated[str | None, typer.Option(help="A running Ray cluster.")] = None,
+) -> None:
+    """Run several methods over several seeds with the same budget, and tell them apart."""
+    from rllib_rise.experiments import display, report, schema, session
+    from rllib_rise.experiments.compare import compare as run_comparison
+
+    experiment = schema.load_experiment(config, set_)
+    directory = out or Path("runs") / f"compare-{config.stem}"
+    cpus = session.needed_cpus(experiment.rllib)
+    with (
+        session.ray_session(cpus=cpus, address=address),
+        display.CompareDisplay(console) as shown,
+    ):
+        summary = run_comparison(
+            experiment,
+            directory,
+            methods=[name.strip() for name in methods.split(",") if name.strip()],
+            seeds=seeds,
+            resume=resume,
+            max_concurrent=max_concurrent,
+            on_progress=shown.update,
+        )
+    console.print(display.comparison_table(summary))
+    _point_to(report.write_report([directory]))
+
+
+@app.command("report")
+def report_(
+    runs: Annotated[list[Path], typer.Argument(help="Run directories, or one comparison.")],
+    out: Annotated[Path | None, typer.Option(help="The page to write.")] = None,
+) -> None:
+    """Write one self-contained HTML page about runs or a comparison."""
+    from rllib_rise.experiments import report
+
+    _point_to(report.write_report(runs, out))
+
+
+@app.command()
+def doctor() -> None:
+    """Say what this machine has, and what is missing."""
+    from rllib_rise.experiments.doctor import examine
+
+    healthy = True
+    for check in examine():
+        sign = {"ok": "[green]ok[/]", "missing": "[yellow]--[/]", "bad": "[red]bad[/]"}[check.state]
+        console.print(f"{sign:>4}  {check.name:<12} {check.detail}", soft_wrap=True)
+        healthy &= check.state != "bad"
+    raise typer.Exit(0 if healthy else 1)
+
+
+def _point_to(page: Path) -> None:
+    console.print(f"report: {page}", soft_wrap=True, highlight=False)
+
+
+def main() -> None:
+    """Entry point: errors of ours are one sentence, not a traceback."""
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    warnings.filterwarnings("ignore", category=DeprecationWarning)
+    # Bonuses given as "module:Class" are looked for where the command was started.
+    sys.path.insert(0, os.getcwd())
+    try:
+        app()
+    except RiseError as error:
+        console.print(f"[red]error:[/] {error}", soft_wrap=True, highlight=False)
+        raise SystemExit(2) from None
+    except KeyboardInterrupt:
+        console.print("interrupted; the same command with --resume goes on")
+        raise SystemExit(130) from None

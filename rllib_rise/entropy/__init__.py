@@ -1,0 +1,36 @@
+"""Mathematics of state entropy on tensors: neighbours, estimators, rewards. Needs torch only."""
+
+from rllib_rise.entropy.backends import (
+    BACKENDS,
+    FaissInstall,
+    installed_faiss,
+    resolve_backend,
+)
+from rllib_rise.entropy.estimators import renyi_entropy, renyi_entropy_from_distances
+from rllib_rise.entropy.neighbors import (
+    clipped_count,
+    kth_neighbor_distance,
+    neighbor_distances,
+)
+from rllib_rise.entropy.rewards import (
+    REWARD_FORMS,
+    check_alpha,
+    intrinsic_dimension,
+    renyi_reward,
+)
+
+__all__ = [
+    "BACKENDS",
+    "REWARD_FORMS",
+    "FaissInstall",
+    "check_alpha",
+    "clipped_count",
+    "installed_faiss",
+    "intrinsic_dimension",
+    "kth_neighbor_distance",
+    "neighbor_distances",
+    "renyi_entropy",
+    "renyi_entropy_from_distances",
+    "renyi_reward",
+    "resolve_backend",
+]

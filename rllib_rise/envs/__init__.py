@@ -1,0 +1,33 @@
+"""Environments for exploration experiments, registered with Gymnasium on import.
+
+`gymnasium.make("rllib_rise.envs:rise/Maze-v0")` imports this package first, so the same string
+works in a process that has not imported it yet, such as a remote worker.
+"""
+
+import gymnasium as gym
+
+from rllib_rise.envs.maze import ExplorationStatistics, Maze, MazeStructure, generate_maze
+
+MAZE_ID = "rise/Maze-v0"
+IDS = {MAZE_ID: "rllib_rise.envs.maze:Maze"}
+"""Every Gymnasium id of this package, with its entry point."""
+
+__all__ = [
+    "IDS",
+    "MAZE_ID",
+    "ExplorationStatistics",
+    "Maze",
+    "MazeStructure",
+    "generate_maze",
+    "register",
+]
+
+
+def register() -> None:
+    """Makes the environments known to Gymnasium; calling it again changes nothing."""
+    for env_id, entry_point in IDS.items():
+        if env_id not in gym.registry:
+            gym.register(id=env_id, entry_point=entry_point)
+
+
+register()

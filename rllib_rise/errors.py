@@ -1,0 +1,21 @@
+"""The errors users meet. Each message names the setting, its value and what to do."""
+
+
+class RiseError(ValueError):
+    """Base of every error that rllib_rise raises on purpose."""
+
+
+class ConfigError(RiseError):
+    """A setting, or a combination of settings, that cannot work."""
+
+
+class NonFiniteError(RiseError):
+    """NaN or infinity where a number is needed: observations, embeddings, rewards."""
+
+
+class MissingExtraError(RiseError, ImportError):
+    """An optional dependency is not installed (or is installed twice)."""
+
+
+class RunDirectoryError(RiseError):
+    """A run directory that exists, is missing, or does not fit what was asked."""

@@ -1,0 +1,1 @@
+"""Experiments as files: train, evaluate, compare, and the statistics and pages about them."""

@@ -1,0 +1,276 @@
+"""Several methods, several seeds, the same budget: run side by side, then statistics.
+
+<out>/comparison.json                what was asked
+<out>/<method>/seed_<n>/             a run directory each
+<out>/runs.csv                       the final figures of every run
+<out>/summary.json                   per method and figure: estimate and interval; improvement
+<out>/report.html
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import ray
+
+from rllib_rise.bonuses.registry import NONE
+from rllib_rise.errors import ConfigError, RiseError, RunDirectoryError
+from rllib_rise.experiments.run_directory import RunDirectory, versions, write_json
+from rllib_rise.experiments.schema import Experiment, parse_experiment
+from rllib_rise.experiments.session import needed_cpus
+from rllib_rise.experiments.statistics import (
+    Interval,
+    bootstrap_interval,
+    censored_median,
+    probability_of_improvement,
+)
+
+# Figures of a finished run, in the order of the tables, and whether more is better.
+FIGURES = {"coverage": True, "return": True}
+BEYOND_BUDGET = "> budget"
+_POLL_SECONDS = 1.0
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One run of a comparison."""
+
+    method: str
+    seed: int
+    directory: Path
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a comparison is."""
+
+    entry: Entry
+    env_steps: int
+    budget: int
+    state: str
+    coverage: float | None
+
+
+def entries(out: Path, methods: Sequence[str], seeds: Sequence[int]) -> list[Entry]:
+    """All runs, seeds outermost, so that an interrupted comparison is still a fair one."""
+    return [Entry(m, s, out / folder_name(m) / f"seed_{s}") for s in seeds for m in methods]
+
+
+def folder_name(method: str) -> str:
+    """A method's name as a folder."""
+    return method.replace(":", ".")
+
+
+def compare(
+    experiment: Experiment,
+    out: Path,
+    *,
+    methods: Sequence[str],
+    seeds: int,
+    resume: bool = False,
+    max_concurrent: int | None = None,
+    on_progress: Callable[[list[Progress]], None] = lambda progress: None,
+) -> dict[str, Any]:
+    """Run every method with every seed (as many at a time as there are cores) and summarise.
+
+    Finished runs are not run again; unfinished ones go on from their last checkpoint.
+    """
+    if len(set(methods)) != len(methods) or not methods:
+        raise ConfigError(f"--methods {','.join(methods)}: name each method once")
+    if seeds < 1:
+        raise ConfigError(f"--seeds {seeds} must be at least 1")
+    experiments = {m: experiment.with_method(m, experiment.seed) for m in methods}
+    all_seeds = list(range(experiment.seed, experiment.seed + seeds))
+    _open(experiment, out, methods, resume=resume)
+    todo = entries(out, methods, all_seeds)
+    per_run = needed_cpus(experiment.rllib)
+    cores = int(ray.cluster_resources().get("CPU", 1))
+    limit = max_concurrent or max(1, cores // per_run)
+    failures = _run_all(experiments, todo, limit, on_progress)
+    if failures:
+        lines = "; ".join(f"{e.method} seed {e.seed}: {reason}" for e, reason in failures)
+        raise RiseError(f"{len(failures)} of {len(todo)} runs failed ({lines}); mend and --resume")
+    return summarise(out)
+
+
+def summarise(out: Path) -> dict[str, Any]:
+    """Statistics over the finished runs of a comparison; writes runs.csv and summary.json."""
+    asked = read_comparison(out)
+    runs: dict[str, list[dict[str, Any]]] = {}
+    for method in asked["methods"]:
+        finished = [
+            {"method": method, "seed": int(path.name.removeprefix("seed_")), **run.read_result()}
+            for path in sorted((out / folder_name(method)).glob("seed_*"), key=_seed)
+            if (run := RunDirectory(path)).finished
+        ]
+        if finished:
+            runs[method] = finished
+    if not runs:
+        raise RunDirectoryError(f"{out} has no finished run yet")
+    _write_csv(out / "runs.csv", [run for finished in runs.values() for run in finished])
+    baseline = NONE if NONE in runs else next(iter(runs))
+    budget = asked["experiment"]["stop"]["env_steps"]
+    methods = {}
+    for method, finished in runs.items():
+        methods[method] = {"runs": len(finished), "figures": _figures(finished)}
+        goal = _goal_figures(finished, budget)
+        if goal:
+            methods[method]["goal"] = goal
+        methods[method]["steps_per_second"] = sum(r["steps_per_second"] for r in finished) / len(
+            finished
+        )
+    improvement = {
+        method: {
+            figure: _as_json(probability_of_improvement([_values(finished, figure)], [base]))
+            for figure in FIGURES
+            if len(base := _values(runs[baseline], figure)) and _values(finished, figure)
+        }
+        for method, finished in runs.items()
+        if method != baseline
+    }
+    summary = {
+        "budget": budget,
+        "baseline": baseline,
+        "methods": methods,
+        "improvement": improvement,
+        "versions": versions(),
+    }
+    write_json(out / "summary.json", summary)
+    return summary
+
+
+def read_comparison(out: Path) -> dict[str, Any]:
+    """What a comparison directory was asked for."""
+    path = out / "comparison.json"
+    if not path.exists():
+        raise RunDirectoryError(f"{out} is not a comparison: it has no comparison.json")
+    return json.loads(path.read_text())
+
+
+def _open(experiment: Experiment, out: Path, methods: Sequence[str], *, resume: bool) -> None:
+    asked = {"methods": list(methods), "experiment": experiment.resolved()}
+    if out.exists() and any(out.iterdir()):
+        if not resume:
+            raise RunDirectoryError(
+                f"{out} exists: go on with --resume, or choose another place with --out"
+            )
+        before = read_comparison(out)
+        if before["experiment"] != asked["experiment"]:
+            raise RunDirectoryError(
+                f"{out} was started with another experiment: choose another place with --out"
+            )
+        asked["methods"] = list(dict.fromkeys([*before["methods"], *methods]))
+    out.mkdir(parents=True, exist_ok=True)
+    write_json(out / "comparison.json", asked)
+
+
+def _run_all(
+    experiments: dict[str, Experiment],
+    todo: list[Entry],
+    limit: int,
+    on_progress: Callable[[list[Progress]], None],
+) -> list[tuple[Entry, str]]:
+    waiting = list(todo)
+    running: dict[Any, Entry] = {}
+    failures: list[tuple[Entry, str]] = []
+    while waiting or running:
+        while waiting and len(running) < limit:
+            entry = waiting.pop(0)
+            if RunDirectory(entry.directory).finished:
+                continue
+            data = {**experiments[entry.method].resolved(), "seed": entry.seed}
+            running[_run_one.remote(data, str(entry.directory.resolve()))] = entry
+        done, _ = ray.wait(list(running), timeout=_POLL_SECONDS) if running else ([], [])
+        for task in done:
+            entry = running.pop(task)
+            try:
+                ray.get(task)
+            except ray.exceptions.RayError as error:
+                failures.append((entry, str(error).strip().splitlines()[-1]))
+        active = {entry.directory for entry in running.values()}
+        on_progress([_progress(entry, experiments[entry.method], active) for entry in todo])
+    return failures
+
+
+@ray.remote(num_cpus=1, max_retries=0)
+def _run_one(data: dict[str, Any], directory: str) -> None:
+    from rllib_rise.experiments.train import train
+
+    experiment = parse_experiment(data)
+    run = RunDirectory(Path(directory))
+    train(experiment, run.path, resume=run.exists)
+
+
+def _progress(entry: Entry, experiment: Experiment, active: set[Path]) -> Progress:
+    run = RunDirectory(entry.directory)
+    last = _last_row(run)
+    state = "done" if run.finished else "running" if entry.directory in active else "waiting"
+    coverage = last.get("coverage")
+    return Progress(
+        entry,
+        env_steps=int(float(last.get("env_steps") or 0)),
+        budget=experiment.stop.env_steps,
+        state=state,
+        coverage=float(coverage) if coverage else None,
+    )
+
+
+def _last_row(run: RunDirectory) -> dict[str, str]:
+    """The last complete row of metrics.csv, without reading all of it."""
+    if not run.metrics.exists():
+        return {}
+    with run.metrics.open("rb") as stream:
+        header = stream.readline().decode().strip()
+        stream.seek(0, 2)
+        stream.seek(max(len(header) + 1, stream.tell() - 4096))
+        lines = stream.read().decode().rsplit("\n", 1)[0].splitlines()
+    return dict(zip(header.split(","), lines[-1].strip().split(","), strict=False)) if lines else {}
+
+
+def _figures(finished: list[dict[str, Any]]) -> dict[str, Any]:
+    return {
+        figure: _as_json(bootstrap_interval([values]))
+        for figure in FIGURES
+        if (values := _values(finished, figure))
+    }
+
+
+def _goal_figures(finished: list[dict[str, Any]], budget: int) -> dict[str, Any]:
+    """Steps to the first goal; a run that never got there is censored at the budget."""
+    if not any("coverage" in run for run in finished):
+        return {}
+    steps = [run["first_goal_steps"] for run in finished]
+    return {
+        "reached": sum(step is not None for step in steps),
+        "median_steps": _as_json(censored_median(steps, budget=budget)),
+    }
+
+
+def _as_json(interval: Interval) -> dict[str, Any]:
+    """An interval for JSON, which has no infinity (later than the budget) and no NaN (unknown)."""
+    return {
+        key: BEYOND_BUDGET if value == math.inf else None if math.isnan(value) else value
+        for key, value in vars(interval).items()
+    }
+
+
+def _values(finished: list[dict[str, Any]], figure: str) -> list[float]:
+    return [run[figure] for run in finished if run.get(figure) is not None]
+
+
+def _write_csv(path: Path, rows: list[dict[str, Any]]) -> None:
+    columns = list(dict.fromkeys(key for row in rows for key in row))
+    with path.open("w", newline="") as stream:
+        writer = csv.DictWriter(stream, columns, restval="")
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def _seed(path: Path) -> int:
+    return int(path.name.removeprefix("seed_"))

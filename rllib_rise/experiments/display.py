@@ -1,0 +1,197 @@
+"""What the terminal shows: live progress of runs and comparisons, and the result tables."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from rllib_rise.experiments.compare import BEYOND_BUDGET, Progress
+
+_BAR = 40
+
+
+class RunDisplay:
+    """A live panel for one run; on a terminal it redraws itself, elsewhere it prints lines."""
+
+    def __init__(self, title: str, budget: int, console: Console) -> None:
+        self._title, self._budget, self._console = title, budget, console
+        self._live = Live(console=console, refresh_per_second=4, transient=False)
+        self._started = time.monotonic()
+        self._first_steps: float | None = None
+        self._last_line = 0.0
+        self._shown: dict[str, float] = {}
+
+    def __enter__(self) -> RunDisplay:
+        if self._console.is_terminal:
+            self._live.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._live.stop()
+
+    def update(self, row: dict[str, float]) -> None:
+        """Show an iteration's figures."""
+        self._shown = {**self._shown, **row}
+        left = self._seconds_left(row["env_steps"])
+        if self._console.is_terminal:
+            self._live.update(self._panel(left))
+        elif time.monotonic() - self._last_line > 10:
+            self._last_line = time.monotonic()
+            self._console.print(self._line(left), soft_wrap=True)
+
+    def _seconds_left(self, env_steps: float) -> float | None:
+        now = time.monotonic()
+        if self._first_steps is None:
+            self._first_steps, self._started = env_steps, now
+            return None
+        rate = (env_steps - self._first_steps) / max(now - self._started, 1e-9)
+        return max(0.0, (self._budget - env_steps) / rate) if rate > 0 else None
+
+    def _facts(self, left: float | None) -> dict[str, str]:
+        row = self._shown
+        entropy = next((v for k, v in row.items() if k.endswith("_entropy")), None)
+        facts = {
+            "steps": f"{int(row['env_steps']):,} / {self._budget:,}",
+            "steps/s": f"{row['steps_per_second']:.0f}",
+            "return": _number(row.get("episode_return_mean")),
+            "intrinsic reward": _number(row.get("intrinsic_reward_mean")),
+            "lambda": _number(row.get("intrinsic_lambda")),
+            "state entropy": _number(entropy),
+            "coverage": _number(row.get("coverage")),
+            "time left": duration(left),
+        }
+        return {name: fact for name, fact in facts.items() if fact}
+
+    def _panel(self, left: float | None) -> Group:
+        table = Table.grid(padding=(0, 3))
+        facts = self._facts(left)
+        table.add_row(*[Text(name, style="dim") for name in facts])
+        table.add_row(*facts.values())
+        bar = ProgressBar(total=self._budget, completed=self._shown["env_steps"], width=_BAR)
+        return Group(Text(self._title, style="bold"), bar, table)
+
+    def _line(self, left: float | None) -> str:
+        return "  ".join(f"{name} {fact}" for name, fact in self._facts(left).items())
+
+
+class CompareDisplay:
+    """A live table with a bar per run."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._live = Live(console=console, refresh_per_second=2, transient=True)
+        self._started = time.monotonic()
+        self._first_total: int | None = None
+        self._last_line = 0.0
+
+    def __enter__(self) -> CompareDisplay:
+        if self._console.is_terminal:
+            self._live.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._live.stop()
+
+    def update(self, progress: list[Progress]) -> None:
+        """Show how far each run is."""
+        total = sum(min(p.env_steps, p.budget) for p in progress)
+        budget = sum(p.budget for p in progress)
+        left = self._seconds_left(total, budget)
+        if self._console.is_terminal:
+            self._live.update(self._table(progress, left))
+        elif time.monotonic() - self._last_line > 15:
+            self._last_line = time.monotonic()
+            done = sum(p.state == "done" for p in progress)
+            self._console.print(
+                f"{total:,} / {budget:,} steps, {done} / {len(progress)} runs done, "
+                f"time left {duration(left) or '?'}"
+            )
+
+    def _seconds_left(self, total: int, budget: int) -> float | None:
+        now = time.monotonic()
+        if self._first_total is None:
+            if total > 0:
+                self._first_total, self._started = total, now
+            return None
+        rate = (total - self._first_total) / max(now - self._started, 1e-9)
+        return max(0.0, (budget - total) / rate) if rate > 0 else None
+
+    def _table(self, progress: list[Progress], left: float | None) -> Table:
+        table = Table(box=None, title=f"time left {duration(left) or '?'}", title_justify="left")
+        for name in ("method", "seed", "", "steps", "coverage", ""):
+            table.add_column(name, justify="right" if name in ("seed", "steps") else "left")
+        for p in progress:
+            table.add_row(
+                p.entry.method,
+                str(p.entry.seed),
+                ProgressBar(total=p.budget, completed=min(p.env_steps, p.budget), width=_BAR // 2),
+                f"{p.env_steps:,}",
+                _number(p.coverage),
+                p.state,
+            )
+        return table
+
+
+def comparison_table(summary: dict[str, Any]) -> Table:
+    """The summary of a comparison for the terminal."""
+    names = {figure for m in summary["methods"].values() for figure in m["figures"]}
+    table = Table(
+        title=f"{summary['budget']:,} environment steps per run; IQM and 95 % interval over seeds",
+        title_justify="left",
+        title_style="bold",
+    )
+    table.add_column("method")
+    table.add_column("runs", justify="right")
+    figures = [figure for figure in ("coverage", "return") if figure in names]
+    for figure in figures:
+        table.add_column(figure)
+    with_goal = any("goal" in m for m in summary["methods"].values())
+    if with_goal:
+        table.add_column("goal reached")
+        table.add_column("median steps to it")
+    for figure in figures:
+        table.add_column(f"P({figure} > {summary['baseline']})")
+    for method, values in summary["methods"].items():
+        cells = [method, str(values["runs"])]
+        cells += [interval_text(values["figures"].get(figure)) for figure in figures]
+        if with_goal:
+            goal = values.get("goal", {})
+            cells.append(f"{goal['reached']} / {values['runs']}" if goal else "")
+            cells.append(interval_text(goal.get("median_steps"), digits=0))
+        better = summary["improvement"].get(method, {})
+        cells += [interval_text(better.get(figure)) for figure in figures]
+        table.add_row(*cells)
+    return table
+
+
+def interval_text(interval: dict[str, Any] | None, *, digits: int = 2) -> str:
+    """`0.92 [0.90, 0.94]`; without brackets where there are too few seeds for an interval."""
+    if not interval or interval["estimate"] is None:
+        return ""
+    estimate = _limit(interval["estimate"], digits)
+    if interval["low"] is None:
+        return estimate
+    return f"{estimate} [{_limit(interval['low'], digits)}, {_limit(interval['high'], digits)}]"
+
+
+def duration(seconds: float | None) -> str:
+    """`1:02:03`, or `2:03` below an hour."""
+    if seconds is None:
+        return ""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+
+
+def _limit(value: float | str, digits: int) -> str:
+    return BEYOND_BUDGET if isinstance(value, str) else f"{value:,.{digits}f}"
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.4g}"

@@ -1,0 +1,80 @@
+"""Evaluate a checkpoint: the policy alone, without the bonus."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+from ray.rllib.utils.metrics import (
+    ENV_RUNNER_RESULTS,
+    EPISODE_LEN_MEAN,
+    EPISODE_RETURN_MAX,
+    EPISODE_RETURN_MEAN,
+    EPISODE_RETURN_MIN,
+    EVALUATION_RESULTS,
+)
+
+from rllib_rise.errors import ConfigError, RunDirectoryError
+from rllib_rise.experiments.run_directory import RunDirectory
+from rllib_rise.experiments.schema import build_config, parse_experiment
+
+
+def find_checkpoint(path: Path) -> tuple[RunDirectory, Path]:
+    """The run and the checkpoint that `path` means: a run directory, or a checkpoint in it."""
+    path = path.resolve()
+    run = RunDirectory(path)
+    if run.exists:
+        checkpoint = run.latest_checkpoint()
+        if checkpoint is None:
+            raise RunDirectoryError(f"{path} has no checkpoint yet")
+        return run, checkpoint
+    if path.name == "algorithm":
+        path = path.parent
+    run = RunDirectory(path.parent.parent)
+    if run.exists and (path / "algorithm").exists():
+        return run, path
+    raise RunDirectoryError(
+        f"{path} is neither a run directory nor a checkpoint in one "
+        "(runs/NAME, or runs/NAME/checkpoints/iteration_NNNNNN)"
+    )
+
+
+def evaluate(path: Path, *, episodes: int = 10, explore: bool = False) -> dict[str, Any]:
+    """Run `episodes` episodes with a checkpoint's policy; returns are extrinsic.
+
+    Args:
+        path: A run directory (its newest checkpoint) or a checkpoint.
+        episodes: How many.
+        explore: Sample actions instead of taking the most likely ones.
+    """
+    if episodes < 1:
+        raise ConfigError(f"--episodes {episodes} must be at least 1")
+    run, checkpoint = find_checkpoint(path)
+    config = build_config(parse_experiment(run.read_config()))
+    config.env_runners(num_env_runners=0)
+    config.learners(num_learners=0)
+    config.evaluation(
+        evaluation_interval=1,
+        evaluation_duration=episodes,
+        evaluation_duration_unit="episodes",
+        evaluation_num_env_runners=0,
+        evaluation_config={"explore": explore, "num_envs_per_env_runner": min(episodes, 8)},
+    )
+    algorithm = config.build_algo()
+    try:
+        algorithm.restore_from_path(str(checkpoint / "algorithm"))
+        results = algorithm.evaluate()
+    finally:
+        algorithm.stop()
+    figures = results.get(EVALUATION_RESULTS, results)[ENV_RUNNER_RESULTS]
+    names = {
+        "return_mean": EPISODE_RETURN_MEAN,
+        "return_min": EPISODE_RETURN_MIN,
+        "return_max": EPISODE_RETURN_MAX,
+        "length_mean": EPISODE_LEN_MEAN,
+    }
+    values = {name: float(figures[key]) for name, key in names.items()}
+    if not all(math.isfinite(value) for value in values.values()):
+        raise RunDirectoryError(f"no episode of {checkpoint} came to an end")
+    return {"checkpoint": str(checkpoint), "episodes": episodes, **values}

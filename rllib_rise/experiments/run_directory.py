@@ -1,0 +1,161 @@
+"""A run directory: what a run writes, and how another process reads it.
+
+config.yaml       the resolved experiment
+versions.json     packages, Python, platform, cores
+metrics.csv       a row per training iteration
+events.out...     the same for TensorBoard
+checkpoints/      iteration_000010/{algorithm/, progress.json, exploration.npz}, newest kept
+exploration.npz   visit counts, where the environment counts them
+result.json       final figures; its presence says that the run is finished
+report.html       the page of `rise report`
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import platform
+import shutil
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from rllib_rise.errors import RunDirectoryError
+
+_PACKAGES = ("rllib_rise", "ray", "torch", "gymnasium", "numpy", "faiss-cpu", "faiss-gpu")
+
+
+class RunDirectory:
+    """The files of one run."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = Path(path)
+        self.config = self.path / "config.yaml"
+        self.metrics = self.path / "metrics.csv"
+        self.result = self.path / "result.json"
+        self.exploration = self.path / "exploration.npz"
+        self.checkpoints = self.path / "checkpoints"
+        self.report = self.path / "report.html"
+
+    @property
+    def exists(self) -> bool:
+        """Whether a run was started here."""
+        return self.config.exists()
+
+    @property
+    def finished(self) -> bool:
+        """Whether the run came to its end."""
+        return self.result.exists()
+
+    def create(self, experiment: dict[str, Any]) -> None:
+        """Start a run here; refuse where there is anything already."""
+        if self.path.exists() and any(self.path.iterdir()):
+            raise RunDirectoryError(
+                f"{self.path} exists: go on with --resume, or choose another place with --out"
+            )
+        self.checkpoints.mkdir(parents=True, exist_ok=True)
+        self.config.write_text(yaml.safe_dump(experiment, sort_keys=False))
+        write_json(self.path / "versions.json", versions())
+
+    def read_config(self) -> dict[str, Any]:
+        """The resolved experiment as plain data."""
+        if not self.exists:
+            raise RunDirectoryError(f"{self.path} is not a run directory: it has no config.yaml")
+        return yaml.safe_load(self.config.read_text())
+
+    def read_result(self) -> dict[str, Any]:
+        """The final figures."""
+        if not self.finished:
+            raise RunDirectoryError(f"{self.path} has no result.json: the run is not finished")
+        return json.loads(self.result.read_text())
+
+    def read_metrics(self) -> list[dict[str, float | None]]:
+        """The rows of metrics.csv; empty cells are None. A torn last row is left out."""
+        if not self.metrics.exists():
+            return []
+        with self.metrics.open(newline="") as stream:
+            rows = list(csv.DictReader(stream))
+        if rows and None in rows[-1].values():
+            rows.pop()
+        return [{k: float(v) if v else None for k, v in row.items()} for row in rows]
+
+    def latest_checkpoint(self) -> Path | None:
+        """The newest complete checkpoint."""
+        found = sorted(self.checkpoints.glob("iteration_*"))
+        return found[-1] if found else None
+
+    def add_checkpoint(self, iteration: int, write: Any, *, keep: int) -> Path:
+        """Call `write(folder)`, then put the folder in place by one rename; drop old ones."""
+        target = self.checkpoints / f"iteration_{iteration:06d}"
+        partial = self.checkpoints / f".partial_{iteration:06d}"
+        for leftover in self.checkpoints.glob(".partial_*"):
+            shutil.rmtree(leftover)
+        partial.mkdir(parents=True)
+        write(partial)
+        if target.exists():
+            shutil.rmtree(target)
+        partial.rename(target)
+        for old in sorted(self.checkpoints.glob("iteration_*"))[:-keep]:
+            shutil.rmtree(old)
+        return target
+
+
+class MetricsFile:
+    """Appends rows to a CSV; a row with new columns makes it rewrite the file with them."""
+
+    def __init__(self, path: Path, *, keep_iterations: int = 0) -> None:
+        self._path = path
+        self._columns: list[str] = []
+        rows: list[dict[str, str]] = []
+        if keep_iterations > 0 and path.exists():
+            with path.open(newline="") as stream:
+                reader = csv.DictReader(stream)
+                self._columns = list(reader.fieldnames or [])
+                rows = [row for row in reader if float(row["iteration"]) <= keep_iterations]
+        self._rewrite(rows)
+
+    def append(self, row: dict[str, float]) -> None:
+        """Add one row and flush it."""
+        new = [column for column in row if column not in self._columns]
+        if new:
+            with self._path.open(newline="") as stream:
+                rows = list(csv.DictReader(stream))
+            self._columns += new
+            self._rewrite(rows)
+        with self._path.open("a", newline="") as stream:
+            csv.DictWriter(stream, self._columns, restval="").writerow(row)
+
+    def _rewrite(self, rows: list[dict[str, str]]) -> None:
+        partial = self._path.with_suffix(".partial")
+        with partial.open("w", newline="") as stream:
+            writer = csv.DictWriter(stream, self._columns, restval="")
+            if self._columns:
+                writer.writeheader()
+            writer.writerows(rows)
+        partial.replace(self._path)
+
+
+def versions() -> dict[str, Any]:
+    """What a result depends on besides the code."""
+    packages: dict[str, str | None] = {}
+    for name in _PACKAGES:
+        try:
+            packages[name] = version(name)
+        except PackageNotFoundError:
+            packages[name] = None
+    return {
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "cores": os.cpu_count(),
+        "packages": packages,
+    }
+
+
+def write_json(path: Path, data: Any) -> None:
+    """Write JSON in one piece: readers see the old file or the new one."""
+    partial = path.with_name(path.name + ".partial")
+    partial.write_text(json.dumps(data, indent=2) + "\n")
+    partial.replace(path)

@@ -1,0 +1,237 @@
+"""The YAML schema of an experiment, and how it becomes an RLlib config.
+
+algorithm: PPO
+env: {id: rise/Maze-v0, size: 20}     # or just the id
+seed: 0
+stop: {env_steps: 150000}
+rllib: {lr: 0.0003, model_config: {fcnet_hiddens: [64, 64]}}
+intrinsic: {method: rise, alpha: 0.1}
+methods: {re3: {lambda_0: 0.05}}      # what `rise compare` gives the other methods
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
+import gymnasium as gym
+import yaml
+from gymnasium.envs.registration import load_env_creator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from ray.tune import registry
+
+from rllib_rise.bonuses.registry import NONE, explain, nearest, parse_settings, resolve_bonus
+from rllib_rise.errors import ConfigError
+
+# RLlib settings that have a place of their own in the schema.
+_ELSEWHERE = {
+    "env": "env.id",
+    "env_config": "env",
+    "seed": "seed",
+    "intrinsic_settings": "intrinsic",
+}
+
+
+class EnvSpec(BaseModel):
+    """An environment: a Gymnasium or RLlib id, and keyword arguments for its constructor."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+    id: str
+
+    @property
+    def kwargs(self) -> dict[str, Any]:
+        """The constructor's arguments."""
+        return dict(self.model_extra or {})
+
+
+class StopSpec(BaseModel):
+    """When a run is over."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    env_steps: int = Field(gt=0, description="Environment steps, whatever they were used for.")
+    episode_return: float | None = Field(
+        None, description="Stop earlier once the mean episode return reaches this."
+    )
+
+
+class Experiment(BaseModel):
+    """One experiment, as in a YAML file."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    algorithm: Literal["PPO"] = "PPO"
+    env: EnvSpec
+    seed: int = Field(0, ge=0)
+    stop: StopSpec
+    rllib: dict[str, Any] = Field(default_factory=dict)
+    intrinsic: dict[str, Any] = Field(default_factory=lambda: {"method": "rise"})
+    methods: dict[str, dict[str, Any]] = Field(default_factory=dict)
+
+    @field_validator("env", mode="before")
+    @classmethod
+    def _id_alone(cls, value: Any) -> Any:
+        return {"id": value} if isinstance(value, str) else value
+
+    @field_validator("rllib")
+    @classmethod
+    def _known_rllib_keys(cls, value: dict[str, Any]) -> dict[str, Any]:
+        for key in value:
+            if key in _ELSEWHERE:
+                raise ConfigError(f"rllib.{key} belongs under {_ELSEWHERE[key]!r}")
+            if key not in rllib_keys():
+                raise ConfigError(f"rllib.{key} is not a setting{nearest(key, rllib_keys())}")
+        return value
+
+    @model_validator(mode="after")
+    def _known_intrinsic_keys(self) -> Experiment:
+        for method in (self.method, *self.methods):
+            self.settings_of(method)
+        return self
+
+    @property
+    def method(self) -> str:
+        """The name of the intrinsic reward."""
+        return self.intrinsic.get("method", "rise")
+
+    def settings_of(self, method: str) -> dict[str, Any]:
+        """The full, validated settings of a method: this file's, over the method's defaults."""
+        given = self.intrinsic if method == self.method else self.methods.get(method, {})
+        given = {key: value for key, value in given.items() if key != "method"}
+        if method == NONE:
+            if given:
+                raise ConfigError(f"intrinsic.method='none' takes no settings, got {sorted(given)}")
+            return {"method": NONE}
+        settings = parse_settings(resolve_bonus(method), given)
+        return {"method": method, **settings.model_dump(mode="json")}
+
+    def with_method(self, method: str, seed: int) -> Experiment:
+        """The same experiment with another method and seed."""
+        return self.model_copy(
+            update={"intrinsic": self.settings_of(method), "methods": {}, "seed": seed}
+        )
+
+    def resolved(self) -> dict[str, Any]:
+        """As plain data, defaults filled in; what a run directory keeps."""
+        data = self.model_dump(mode="json")
+        data["intrinsic"] = self.settings_of(self.method)
+        if not data["methods"]:
+            del data["methods"]
+        return data
+
+
+def load_experiment(path: Path, overrides: Iterable[str] = ()) -> Experiment:
+    """Read a YAML file, apply `key=value` overrides, validate."""
+    try:
+        data = yaml.safe_load(path.read_text())
+    except FileNotFoundError:
+        raise ConfigError(f"{path} does not exist; ours are in configs/") from None
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{path} is not valid YAML: {error}") from None
+    if not isinstance(data, dict):
+        raise ConfigError(f"{path} must hold a mapping with the keys {', '.join(_top_level())}")
+    return parse_experiment(apply_overrides(data, overrides), source=str(path))
+
+
+def parse_experiment(data: dict[str, Any], *, source: str = "experiment") -> Experiment:
+    """Validate plain data; errors name the key and the nearest valid one."""
+    try:
+        return Experiment(**data)
+    except ValidationError as error:
+        raise ConfigError(f"{source}: {explain(error, known=_top_level())}") from None
+
+
+def apply_overrides(data: dict[str, Any], overrides: Iterable[str]) -> dict[str, Any]:
+    """Apply `dotted.path=value`; a bare name that is no top-level key means `intrinsic.<name>`."""
+    data = copy.deepcopy(data)
+    if isinstance(data.get("env"), str):
+        data["env"] = {"id": data["env"]}
+    for override in overrides:
+        path, separator, text = override.partition("=")
+        if not separator or not path:
+            raise ConfigError(f"--set {override!r}: write it as key=value, e.g. alpha=0.5")
+        keys = path.strip().split(".")
+        if len(keys) == 1 and keys[0] not in _top_level():
+            keys = ["intrinsic", *keys]
+        if keys == ["env"]:
+            keys = ["env", "id"]
+        if keys == ["intrinsic", "method"]:
+            data.setdefault("intrinsic", {})
+            if data["intrinsic"].get("method", "rise") != text:
+                data["intrinsic"] = dict(data.get("methods", {}).get(text, {}))
+        node = data
+        for key in keys[:-1]:
+            node = node.setdefault(key, {})
+            if not isinstance(node, dict):
+                raise ConfigError(f"--set {override!r}: {key!r} holds a value, not a mapping")
+        node[keys[-1]] = _parse_value(text)
+    return data
+
+
+def build_config(experiment: Experiment) -> Any:
+    """The RLlib config of an experiment."""
+    from rllib_rise.rllib import RISEPPOConfig
+
+    check_env(experiment.env)
+    settings = copy.deepcopy(experiment.rllib)
+    model_config = settings.pop("model_config", None)
+    config = RISEPPOConfig()
+    config.environment(experiment.env.id, env_config=experiment.env.kwargs)
+    config.debugging(seed=experiment.seed)
+    config.update_from_dict(settings)
+    if model_config is not None:
+        config.rl_module(model_config=model_config)
+    return config.intrinsic(**experiment.settings_of(experiment.method))
+
+
+def check_env(env: EnvSpec) -> None:
+    """Refuse an unknown environment, or arguments that its constructor does not have."""
+    if (
+        registry._global_registry.contains(registry.ENV_CREATOR, env.id)
+        and env.id not in gym.registry
+    ):
+        return  # an RLlib environment of the user's, which only its creator knows
+    try:
+        spec = gym.spec(env.id)
+        entry_point = spec.entry_point
+        creator = load_env_creator(entry_point) if isinstance(entry_point, str) else entry_point
+    except (gym.error.Error, ImportError) as error:
+        hint = nearest(env.id, gym.registry)
+        raise ConfigError(f"env.id={env.id!r} cannot be made: {error}{hint}") from None
+    if creator is None:
+        return
+    parameters = inspect.signature(creator).parameters
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
+        return
+    for key in env.kwargs:
+        if key not in parameters:
+            raise ConfigError(f"env.{key} is not an argument of {env.id}{nearest(key, parameters)}")
+
+
+@cache
+def rllib_keys() -> frozenset[str]:
+    """Names that may stand under `rllib`: the attributes of the algorithm's config."""
+    from rllib_rise.rllib import RISEPPOConfig
+
+    config = RISEPPOConfig()
+    stored = {key for key in vars(config) if not key.startswith("_")}
+    # Some are kept behind a property, e.g. train_batch_size_per_learner.
+    hidden = {key[1:] for key in vars(config) if key.startswith("_") and hasattr(config, key[1:])}
+    return frozenset((stored | hidden | {"model_config"}) - set(_ELSEWHERE))
+
+
+def _top_level() -> list[str]:
+    return list(Experiment.model_fields)
+
+
+def _parse_value(text: str) -> Any:
+    value = yaml.safe_load(text)
+    if isinstance(value, str):
+        try:  # YAML 1.1 reads 1e-3 as text
+            return float(value)
+        except ValueError:
+            return value
+    return value

@@ -1,0 +1,45 @@
+"""Starting Ray for a command, quietly, and ending it."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+from collections.abc import Iterator
+
+import ray
+
+
+@contextlib.contextmanager
+def ray_session(*, cpus: int | None = None, address: str | None = None) -> Iterator[None]:
+    """Ray for the duration of a command: a local instance, or the cluster at `address`.
+
+    A Ray that the process has started already is used and left running.
+    """
+    if ray.is_initialized():
+        yield
+        return
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    if address is not None:
+        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+    else:
+        ray.init(
+            # More than there are only makes processes share cores; fewer would make them wait.
+            num_cpus=max(cpus or 1, os.cpu_count() or 1),
+            include_dashboard=False,
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+        )
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+def needed_cpus(rllib: dict[str, object]) -> int:
+    """CPUs that a run takes: its own process, its env runners and its learners."""
+    total = 1
+    for key in ("num_env_runners", "num_learners"):
+        value = rllib.get(key, 0)
+        total += value if isinstance(value, int) else 0
+    return total

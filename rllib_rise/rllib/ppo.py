@@ -1,0 +1,45 @@
+"""RISE on RLlib's PPO: the paper's on-policy algorithm."""
+
+from __future__ import annotations
+
+from ray.rllib.algorithms.algorithm import Algorithm
+from ray.rllib.algorithms.ppo import PPO, PPOConfig
+from ray.rllib.algorithms.ppo.torch.ppo_torch_learner import PPOTorchLearner
+
+from rllib_rise.bonuses import Need
+from rllib_rise.rllib.config import IntrinsicConfigMixin
+from rllib_rise.rllib.learner import IntrinsicLearnerMixin
+
+
+class RISEPPOTorchLearner(IntrinsicLearnerMixin, PPOTorchLearner):
+    """PPO's learner with an intrinsic reward in its batch."""
+
+
+class RISEPPOConfig(IntrinsicConfigMixin, PPOConfig):
+    """PPO's config with `.rise(...)` and `.intrinsic(...)`.
+
+    Example:
+        >>> from rllib_rise import RISEPPOConfig
+        >>> config = (
+        ...     RISEPPOConfig()
+        ...     .environment("rise/Maze-v0", env_config={"size": 10})
+        ...     .rise(alpha=0.1, lambda_0=0.1, k=5)
+        ... )
+        >>> algo = config.build_algo()  # doctest: +SKIP
+    """
+
+    plain_algo_class = PPO
+    intrinsic_learner_class = RISEPPOTorchLearner
+    supplies = frozenset(Need)
+
+    def __init__(self, algo_class: type[Algorithm] | None = None) -> None:
+        super().__init__(algo_class=algo_class or RISEPPO)
+
+
+class RISEPPO(PPO):
+    """PPO with an intrinsic reward; `RISE-PPO` for Tune."""
+
+    @classmethod
+    def get_default_config(cls) -> RISEPPOConfig:
+        """A config with RISE's defaults."""
+        return RISEPPOConfig()

@@ -1,0 +1,45 @@
+"""Small environments whose truth is known."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+EPISODE = 20
+
+
+class ConstantReward(gym.Env):
+    """Reward 1 at every step for 20 steps: the true return is 20. Observations walk at random."""
+
+    observation_space = gym.spaces.Box(-np.inf, np.inf, (3,), np.float32)
+    action_space = gym.spaces.Discrete(2)
+
+    def __init__(self, config: dict[str, Any] | None = None) -> None:
+        self.kind = (config or {}).get("kind", "walk")
+
+    def reset(self, *, seed: int | None = None, options: dict | None = None):
+        super().reset(seed=seed)
+        self.steps, self.position = 0, np.zeros(3, np.float32)
+        return self._observe(), {}
+
+    def step(self, action):
+        self.steps += 1
+        self.position = self.position + self.np_random.normal(size=3).astype(np.float32)
+        return self._observe(), 1.0, self.steps >= EPISODE, False, {}
+
+    def _observe(self) -> np.ndarray:
+        if self.kind == "constant":
+            return np.zeros(3, np.float32)
+        # The last one, which no policy has to act on.
+        if self.kind == "nan" and self.steps == EPISODE:
+            return np.array([0, np.nan, np.inf], np.float32)
+        return self.position.copy()
+
+
+class DictObservations(ConstantReward):
+    observation_space = gym.spaces.Dict({"a": gym.spaces.Box(-1, 1, (2,), np.float32)})
+
+    def _observe(self):
+        return {"a": np.zeros(2, np.float32)}

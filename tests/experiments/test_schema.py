@@ -1,0 +1,153 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from rllib_rise.errors import ConfigError
+from rllib_rise.experiments.schema import (
+    apply_overrides,
+    build_config,
+    load_experiment,
+    parse_experiment,
+)
+
+MINIMAL = {"env": "CartPole-v1", "stop": {"env_steps": 100}}
+CONFIGS = sorted(Path(__file__).parents[2].glob("configs/**/*.yaml"))
+
+
+def test_a_minimal_file_means_rise_on_ppo():
+    experiment = parse_experiment(MINIMAL)
+    assert (experiment.algorithm, experiment.method, experiment.seed) == ("PPO", "rise", 0)
+    assert experiment.resolved()["intrinsic"]["alpha"] == 0.1
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+def test_our_configs_are_valid(path: Path):
+    build_config(load_experiment(path)).validate()
+
+
+def test_a_resolved_experiment_reads_back_the_same():
+    experiment = parse_experiment({**MINIMAL, "rllib": {"lr": 0.1}, "seed": 4})
+    again = parse_experiment(yaml.safe_load(yaml.safe_dump(experiment.resolved())))
+    assert again.resolved() == experiment.resolved()
+
+
+def test_settings_reach_the_rllib_config():
+    experiment = parse_experiment(
+        {
+            "env": {"id": "rise/Maze-v0", "size": 7},
+            "stop": {"env_steps": 100},
+            "seed": 5,
+            "rllib": {
+                "lr": 0.01,
+                "train_batch_size_per_learner": 256,
+                "model_config": {"fcnet_hiddens": [8]},
+            },
+            "intrinsic": {"method": "rise", "k": 9},
+        }
+    )
+    config = build_config(experiment)
+    assert config.lr == 0.01
+    assert config.train_batch_size_per_learner == 256
+    assert config.model_config["fcnet_hiddens"] == [8]
+    assert config.env_config == {"size": 7}
+    assert config.seed == 5
+    assert config.intrinsic_settings["k"] == 9
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"envv": "x"}, "did you mean 'env'"),
+        ({"rllib": {"learning_rate": 1}}, "rllib.learning_rate is not a setting"),
+        ({"rllib": {"num_epoch": 1}}, "did you mean 'num_epochs'"),
+        ({"rllib": {"seed": 1}}, "belongs under 'seed'"),
+        ({"intrinsic": {"method": "rise", "lamda_0": 1}}, "did you mean 'lambda_0'"),
+        ({"intrinsic": {"method": "rize"}}, "did you mean 'rise'"),
+        ({"intrinsic": {"method": "rise", "alpha": 2}}, "box-cox"),
+        ({"methods": {"re3": {"alpha": 0.1}}}, "alpha"),
+        ({"algorithm": "A3C"}, "algorithm"),
+        ({"stop": {}}, "stop.env_steps"),
+        ({"stop": {"env_steps": 0}}, "stop.env_steps=0"),
+        ({"seed": -1}, "seed=-1"),
+    ],
+)
+def test_bad_files_are_refused_in_words(change: dict, words: str):
+    with pytest.raises(ConfigError) as caught:
+        parse_experiment({**MINIMAL, **change})
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["", "- 1", "a: [", "!!python/object/apply:os.system ['true']"])
+def test_files_that_are_no_plain_mapping_are_refused(tmp_path: Path, text: str):
+    path = tmp_path / "bad.yaml"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=r"bad\.yaml"):
+        load_experiment(path)
+
+
+def test_a_missing_file_is_named(tmp_path: Path):
+    with pytest.raises(ConfigError, match="does not exist"):
+        load_experiment(tmp_path / "none.yaml")
+
+
+def test_overrides():
+    changed = apply_overrides(
+        MINIMAL, ["alpha=0.5", "rllib.lr=1e-4", "env.size=9", "seed=3", "intrinsic.k=2"]
+    )
+    assert changed["intrinsic"] == {"alpha": 0.5, "k": 2}
+    assert changed["rllib"]["lr"] == 1e-4
+    assert changed["env"] == {"id": "CartPole-v1", "size": 9}
+    assert changed["seed"] == 3
+    assert MINIMAL == {"env": "CartPole-v1", "stop": {"env_steps": 100}}
+
+
+def test_overriding_the_method_drops_the_settings_of_the_old_one():
+    data = {
+        **MINIMAL,
+        "intrinsic": {"method": "rise", "alpha": 0.3},
+        "methods": {"rnd": {"lr": 1.0}},
+    }
+    assert apply_overrides(data, ["method=rnd"])["intrinsic"] == {"method": "rnd", "lr": 1.0}
+    assert apply_overrides(data, ["method=rise"])["intrinsic"]["alpha"] == 0.3
+
+
+@pytest.mark.parametrize("override", ["alpha", "=3", "seed.x=1"])
+def test_malformed_overrides_are_refused(override: str):
+    with pytest.raises(ConfigError, match="--set"):
+        apply_overrides({**MINIMAL, "seed": 1}, [override])
+
+
+def test_compare_gives_each_method_its_own_settings():
+    experiment = parse_experiment(
+        {
+            **MINIMAL,
+            "intrinsic": {"method": "rise", "lambda_0": 0.2},
+            "methods": {"re3": {"lambda_0": 0.3}},
+        }
+    )
+    assert experiment.with_method("rise", 1).intrinsic["lambda_0"] == 0.2
+    assert experiment.with_method("re3", 1).intrinsic["lambda_0"] == 0.3
+    assert experiment.with_method("none", 1).intrinsic == {"method": "none"}
+    assert experiment.with_method("re3", 7).seed == 7
+
+
+@pytest.mark.parametrize(
+    ("env", "words"),
+    [
+        ({"id": "rise/Maze-v0", "sise": 5}, "did you mean 'size'"),
+        ("rise/Mase-v0", "rise/Maze-v0"),
+        ("NoSuchEnv-v3", "NoSuchEnv"),
+    ],
+)
+def test_unknown_environments_and_arguments_are_refused(env, words: str):
+    with pytest.raises(ConfigError) as caught:
+        build_config(parse_experiment({**MINIMAL, "env": env}))
+    assert words in str(caught.value)
+
+
+def test_environment_arguments_are_checked_by_the_environment():
+    experiment = parse_experiment({**MINIMAL, "env": {"id": "rise/Maze-v0", "size": 1}})
+    build_config(experiment)  # values are the constructor's to refuse, names are ours
