@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 
 from rllib_rise.errors import RiseError
 
@@ -52,6 +53,7 @@ def train(
 
     overrides = [*set_, *([f"seed={seed}"] if seed is not None else [])]
     experiment = schema.load_experiment(config, overrides)
+    schema.check(experiment)
     method = experiment.method.replace(":", ".")
     directory = out or Path("runs") / f"{config.stem}-{method}-seed{experiment.seed}"
     title = f"{config.stem}: {experiment.algorithm} + {experiment.method}, seed {experiment.seed}"
@@ -69,7 +71,8 @@ def train(
             on_row=shown.update,
         )
     for name, value in result.items():
-        console.print(f"{name:>18}  {value:,.4g}" if value is not None else f"{name:>18}  never")
+        text = "never" if value is None else f"{value:,.4g}"
+        console.print(f"{name:>18}  {text}", highlight=False)
     _point_to(report.write_report([directory]))
 
 
@@ -82,7 +85,9 @@ def evaluate(
     """Run episodes with a trained policy; returns are the environment's own."""
     from rllib_rise.experiments import session
     from rllib_rise.experiments.evaluate import evaluate as run_evaluation
+    from rllib_rise.experiments.evaluate import find_checkpoint
 
+    find_checkpoint(checkpoint)
     with session.ray_session():
         result = run_evaluation(checkpoint, episodes=episodes, explore=explore)
     for name, value in result.items():
@@ -108,6 +113,9 @@ def compare(
     from rllib_rise.experiments.compare import compare as run_comparison
 
     experiment = schema.load_experiment(config, set_)
+    names = [name.strip() for name in methods.split(",") if name.strip()]
+    for name in names:
+        schema.check(experiment.with_method(name, experiment.seed))
     directory = out or Path("runs") / f"compare-{config.stem}"
     cpus = session.needed_cpus(experiment.rllib)
     with (
@@ -117,7 +125,7 @@ def compare(
         summary = run_comparison(
             experiment,
             directory,
-            methods=[name.strip() for name in methods.split(",") if name.strip()],
+            methods=names,
             seeds=seeds,
             resume=resume,
             max_concurrent=max_concurrent,
@@ -145,14 +153,16 @@ def doctor() -> None:
 
     healthy = True
     for check in examine():
-        sign = {"ok": "[green]ok[/]", "missing": "[yellow]--[/]", "bad": "[red]bad[/]"}[check.state]
-        console.print(f"{sign:>4}  {check.name:<12} {check.detail}", soft_wrap=True)
+        sign = {"ok": "[green] ok[/]", "missing": "[yellow] --[/]", "bad": "[red]bad[/]"}[
+            check.state
+        ]
+        console.print(f"{sign}  {check.name:<14} {escape(check.detail)}", soft_wrap=True)
         healthy &= check.state != "bad"
     raise typer.Exit(0 if healthy else 1)
 
 
 def _point_to(page: Path) -> None:
-    console.print(f"report: {page}", soft_wrap=True, highlight=False)
+    console.print(f"report: {page}", soft_wrap=True, highlight=False, markup=False)
 
 
 def main() -> None:
@@ -164,8 +174,12 @@ def main() -> None:
     try:
         app()
     except RiseError as error:
-        console.print(f"[red]error:[/] {error}", soft_wrap=True, highlight=False)
+        console.print(f"[red]error:[/] {escape(str(error))}", soft_wrap=True, highlight=False)
         raise SystemExit(2) from None
     except KeyboardInterrupt:
         console.print("interrupted; the same command with --resume goes on")
         raise SystemExit(130) from None
+
+
+if __name__ == "__main__":
+    main()

@@ -78,6 +78,9 @@ class RISE(StateEntropyBonus):
         super().update(batch)
         if self.settings.form != "intrinsic-dim" or self._distances is None:
             return
+        # Clipped rows repeat their last distance and would spoil the dimension.
+        if self._clipped:
+            return
         rho = self._distances[:, -1]
         rho = rho[rho > 0]
         if len(rho) > 1:

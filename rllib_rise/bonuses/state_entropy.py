@@ -13,7 +13,11 @@ from torch import Tensor
 from rllib_rise.bonuses.moments import RunningMoments
 from rllib_rise.bonuses.protocol import Bonus, BonusSettings, Need, Transitions
 from rllib_rise.encoders import make_encoder
-from rllib_rise.entropy import neighbor_distances, renyi_entropy_from_distances
+from rllib_rise.entropy import (
+    clipped_count,
+    neighbor_distances,
+    renyi_entropy_from_distances,
+)
 from rllib_rise.errors import ConfigError
 
 logger = logging.getLogger(__name__)
@@ -87,7 +91,7 @@ class StateEntropyBonus(Bonus):
             backend=self.settings.knn_backend,
         )
         self._distances = distances
-        self._clipped = _clipped(len(batch), self.settings.k, groups)
+        self._clipped = clipped_count(len(batch), self.settings.k, groups)
         if not bool((distances[:, -1] > 0).any()):
             self._warn_constant(len(batch))
             return distances.new_zeros(len(batch))
@@ -148,11 +152,3 @@ class StateEntropyBonus(Bonus):
                 count,
                 self.settings.k,
             )
-
-
-def _clipped(count: int, k: int, groups: Tensor | None) -> int:
-    """How many particles have fewer than k others to choose from."""
-    if groups is None:
-        return count if count <= k else 0
-    _, sizes = torch.unique(groups, return_counts=True)
-    return int(sizes[sizes <= k].sum())

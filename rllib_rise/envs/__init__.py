@@ -6,7 +6,8 @@ works in a process that has not imported it yet, such as a remote worker.
 
 import gymnasium as gym
 
-from rllib_rise.envs.maze import ExplorationStatistics, Maze, MazeStructure, generate_maze
+from rllib_rise.envs.maze import ExplorationStatistics, Maze
+from rllib_rise.envs.maze_structure import MazeStructure, generate_maze
 
 MAZE_ID = "rise/Maze-v0"
 IDS = {MAZE_ID: "rllib_rise.envs.maze:Maze"}

@@ -13,7 +13,7 @@ import csv
 import json
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +31,8 @@ from rllib_rise.experiments.statistics import (
     probability_of_improvement,
 )
 
-# Figures of a finished run, in the order of the tables, and whether more is better.
-FIGURES = {"coverage": True, "return": True}
+# Figures of a finished run, in the order of the tables, and the range they must lie in.
+FIGURES = {"coverage": (0.0, 1.0), "return": (-math.inf, math.inf)}
 BEYOND_BUDGET = "> budget"
 _POLL_SECONDS = 1.0
 
@@ -235,8 +235,8 @@ def _last_row(run: RunDirectory) -> dict[str, str]:
 
 def _figures(finished: list[dict[str, Any]]) -> dict[str, Any]:
     return {
-        figure: _as_json(bootstrap_interval([values]))
-        for figure in FIGURES
+        figure: _as_json(_within(bootstrap_interval([values]), *bounds))
+        for figure, bounds in FIGURES.items()
         if (values := _values(finished, figure))
     }
 
@@ -250,6 +250,11 @@ def _goal_figures(finished: list[dict[str, Any]], budget: int) -> dict[str, Any]
         "reached": sum(step is not None for step in steps),
         "median_steps": _as_json(censored_median(steps, budget=budget)),
     }
+
+
+def _within(interval: Interval, lowest: float, highest: float) -> Interval:
+    """Cut off what the figure cannot reach: with few seeds intervals are wider than its range."""
+    return replace(interval, low=max(interval.low, lowest), high=min(interval.high, highest))
 
 
 def _as_json(interval: Interval) -> dict[str, Any]:

@@ -73,7 +73,8 @@ class RunDisplay:
         facts = self._facts(left)
         table.add_row(*[Text(name, style="dim") for name in facts])
         table.add_row(*facts.values())
-        bar = ProgressBar(total=self._budget, completed=self._shown["env_steps"], width=_BAR)
+        bar = Table.grid()
+        bar.add_row(ProgressBar(total=self._budget, completed=self._shown["env_steps"], width=_BAR))
         return Group(Text(self._title, style="bold"), bar, table)
 
     def _line(self, left: float | None) -> str:

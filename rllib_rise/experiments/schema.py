@@ -187,6 +187,11 @@ def build_config(experiment: Experiment) -> Any:
     return config.intrinsic(**experiment.settings_of(experiment.method))
 
 
+def check(experiment: Experiment) -> None:
+    """Raise whatever can be known to be wrong before anything is started."""
+    build_config(experiment).validate()
+
+
 def check_env(env: EnvSpec) -> None:
     """Refuse an unknown environment, or arguments that its constructor does not have."""
     if (

@@ -24,7 +24,7 @@ from rllib_rise.bonuses.registry import NONE, resolve_bonus
 from rllib_rise.errors import ConfigError, RunDirectoryError
 from rllib_rise.experiments.exploration import ExplorationTracker
 from rllib_rise.experiments.run_directory import MetricsFile, RunDirectory, write_json
-from rllib_rise.experiments.schema import Experiment, build_config, parse_experiment
+from rllib_rise.experiments.schema import Experiment, build_config, check, parse_experiment
 
 logger = logging.getLogger(__name__)
 
@@ -58,15 +58,14 @@ def train(
         on_row: Called with each iteration's figures.
     """
     run = RunDirectory(directory)
-    config = build_config(experiment)
-    config.copy(copy_frozen=False).validate()
+    check(experiment)
     if resume and run.exists:
         _check_same(experiment, run)
         if run.finished:
             return run.read_result()
     else:
         run.create(experiment.resolved())
-    algorithm = config.build_algo()
+    algorithm = build_config(experiment).build_algo()
     try:
         return _loop(experiment, run, algorithm, checkpoint_every, keep_checkpoints, on_row)
     finally:
@@ -134,14 +133,16 @@ def summarise(run: RunDirectory, tracker: ExplorationTracker) -> dict[str, Any]:
     ]
     finite = [value for value in returns if value is not None and math.isfinite(value)]
     seconds = last["seconds"] or math.nan
-    return {
+    result = {
         "env_steps": int(last["env_steps"]),
         "seconds": seconds,
         "steps_per_second": last["env_steps"] / seconds,
         "return": sum(finite) / len(finite) if finite else None,
-        "first_goal_steps": tracker.first_goal_steps,
-        **tracker.figures(),
     }
+    explored = tracker.figures()
+    if explored:
+        result |= {**explored, "first_goal_steps": tracker.first_goal_steps}
+    return result
 
 
 def _restore(

@@ -1,0 +1,43 @@
+"""Writes the settings table of docs/rise.md from the pydantic models: `python docs/settings.py`."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import get_args
+
+from rllib_rise.bonuses import RISE
+
+PAGE = Path(__file__).parent / "rise.md"
+_MARKERS = re.compile(r"(<!-- settings: [^\n]* -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def table() -> str:
+    """The settings of RISE as a Markdown table."""
+    lines = ["| setting | default | values | meaning |", "|---|---|---|---|"]
+    for name, field in RISE.Settings.model_fields.items():
+        choices = get_args(field.annotation)
+        values = ", ".join(f"`{choice}`" for choice in choices) if choices else _bounds(field)
+        lines.append(f"| `{name}` | `{field.default}` | {values} | {field.description} |")
+    return "\n".join(lines) + "\n"
+
+
+def page() -> str:
+    """The page with a fresh table."""
+    return _MARKERS.sub(lambda match: match[1] + table() + match[2], PAGE.read_text())
+
+
+def _bounds(field) -> str:
+    kind = field.annotation.__name__
+    signs = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<"}
+    limits = [
+        f"{sign} {getattr(part, key):g}"
+        for part in field.metadata
+        for key, sign in signs.items()
+        if getattr(part, key, None) is not None
+    ]
+    return " ".join([kind, ", ".join(limits)]).strip()
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())

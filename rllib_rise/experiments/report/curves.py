@@ -1,0 +1,151 @@
+"""Panels with curves over environment steps: a line per run, or per method with its seeds."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+
+from rllib_rise.experiments.report.charts import Curve, draw_curves
+from rllib_rise.experiments.report.panels import Panel
+from rllib_rise.experiments.report.runs import COVERAGE, RETURN, Run, settled
+from rllib_rise.experiments.statistics import interquartile_mean
+
+_REWARD, _SPREAD = "intrinsic_reward_mean", "intrinsic_reward_std"
+_WEIGHT = "intrinsic_lambda"
+# Figure: (how its columns in metrics.csv end, what it shows, how to read it).
+_CURVES = {
+    "episode_return": (RETURN, "episode return", "The environment's own reward, per episode."),
+    "coverage": (COVERAGE, "coverage", "Share of the reachable cells visited at least once."),
+    "intrinsic_reward": (_REWARD, "intrinsic reward", "Mean over the batch, before the weight λ."),
+    "intrinsic_lambda": (_WEIGHT, "λ", "Weight of the intrinsic reward."),
+    "state_entropy": ("_entropy", "state entropy", "k-NN estimate over the encoded batch."),
+    "duplicates": (
+        "_duplicates",
+        "duplicates",
+        "Share of the batch whose k-th neighbour is at distance 0.",
+    ),
+}
+_SHARES = {"coverage": (0.0, 1.02), "duplicates": (0.0, 1.02)}
+_OWN_SCALE = " Each method has its own scale."
+_GRID_POINTS = 400
+
+
+def run_curves(runs: Sequence[Run], colors: Mapping[str, str]) -> list[Panel]:
+    """A panel per figure that the runs have, with a line per run; `colors` are by label."""
+    alone = len(runs) == 1
+    panels = []
+    for name, (ending, title, caption) in _CURVES.items():
+        columns = _columns(runs, ending)
+        if name == "intrinsic_lambda" and _constant(runs, columns) is not None:
+            continue  # a number in a caption, not a figure
+        curves = [
+            Curve(
+                label=f"{'' if alone else run.label} {_module(column)}".strip(),
+                color=colors[run.label],
+                steps=steps,
+                values=values,
+                spread=_spread(run, column) if alone else None,
+            )
+            for run in runs
+            for column in columns
+            for steps, values in [run.series(column)]
+            if steps
+        ]
+        if not curves:
+            continue
+        if name == "intrinsic_reward":
+            columns += _columns(runs, _SPREAD, _WEIGHT)
+            weight = _constant(runs, _columns(runs, _WEIGHT))
+            caption += " The band is one standard deviation." if alone else ""
+            caption += f" λ is {weight:g} throughout." if weight is not None else ""
+        if name in ("intrinsic_reward", "state_entropy") and not alone:
+            caption += _OWN_SCALE
+        data = [
+            {"run": run.label, "env_steps": row["env_steps"], **{c: row.get(c) for c in columns}}
+            for run in runs
+            for row in run.rows
+        ]
+        svg = draw_curves(name, curves, title, limits=_SHARES.get(name))
+        panels.append(Panel(name, svg, caption, data))
+    return panels
+
+
+def comparison_curves(
+    groups: Mapping[str, Sequence[Run]], colors: Mapping[str, str]
+) -> list[Panel]:
+    """Panels with a bold line per method and a thin one per seed; `colors` are by method."""
+    everything = [run for runs in groups.values() for run in runs]
+    lines = "Bold: IQM over seeds. Thin: single seeds."
+    if not all(run.result for run in everything):
+        lines = "Bold: IQM over finished seeds. Thin: single seeds, dashed if unfinished."
+    panels = []
+    for name in ("coverage", "episode_return", "intrinsic_reward"):
+        ending, title, caption = _CURVES[name]
+        curves: list[Curve] = []
+        data: list[Mapping[str, Any]] = []
+        for method, column in itertools.product(groups, _columns(everything, ending)):
+            runs = [run for run in groups[method] if run.series(column)[0]]
+            for run in runs:
+                steps, values = run.series(column)
+                kind: Literal["seed", "unfinished"] = "seed" if run.result else "unfinished"
+                curves.append(Curve("", colors[method], steps, values, kind=kind))
+                data += _tidy(method, f"seed_{run.seed}", steps, values, column)
+            steps, values = _middle([run.series(column) for run in settled(runs)])
+            if steps:
+                label = f"{method} {_module(column)}".strip()
+                curves.append(Curve(label, colors[method], steps, values))
+                data += _tidy(method, "iqm", steps, values, column)
+        if curves:
+            scale = _OWN_SCALE if name == "intrinsic_reward" else ""
+            svg = draw_curves(name, curves, title, limits=_SHARES.get(name))
+            panels.append(Panel(name, svg, f"{caption}{scale} {lines}", data))
+    return panels
+
+
+def _middle(seeds: Sequence[tuple[list[float], list[float]]]) -> tuple[list[float], list[float]]:
+    """The IQM over seeds where all of them have values, so that no seed drops out on the way."""
+    if not seeds:
+        return [], []
+    first, last = max(steps[0] for steps, _ in seeds), min(steps[-1] for steps, _ in seeds)
+    grid = np.unique(np.concatenate([steps for steps, _ in seeds]))
+    grid = grid[(grid >= first) & (grid <= last)]
+    if grid.size > _GRID_POINTS:
+        grid = grid[np.linspace(0, grid.size - 1, _GRID_POINTS).round().astype(int)]
+    values = [np.interp(grid, *seed) for seed in seeds]
+    middle = interquartile_mean(np.array(values), axis=0) if grid.size else grid
+    return grid.tolist(), middle.tolist()
+
+
+def _columns(runs: Sequence[Run], *endings: str) -> list[str]:
+    """Columns with these endings; of several modules, each has its id and a slash in front."""
+    names = dict.fromkeys(name for run in runs for name in run.rows[-1])
+    return [name for name in names if name.endswith(endings)]
+
+
+def _constant(runs: Sequence[Run], columns: Sequence[str]) -> float | None:
+    """The value that these columns have in all rows; None if there are several or none."""
+    values = {value for run in runs for column in columns for value in run.series(column)[1]}
+    return values.pop() if len(values) == 1 else None
+
+
+def _module(column: str) -> str:
+    return column.rpartition("/")[0]
+
+
+def _spread(run: Run, column: str) -> list[float] | None:
+    if not column.endswith(_REWARD):
+        return None
+    values = run.series(column.removesuffix(_REWARD) + _SPREAD)[1]
+    return values if len(values) == len(run.series(column)[1]) else None
+
+
+def _tidy(
+    method: str, series: str, steps: Sequence[float], values: Sequence[float], column: str
+) -> list[Mapping[str, Any]]:
+    return [
+        {"method": method, "series": series, "env_steps": step, column: value}
+        for step, value in zip(steps, values, strict=True)
+    ]
