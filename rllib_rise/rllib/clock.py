@@ -20,12 +20,14 @@ class Clock:
         self._counter = 0
         self._started = False
 
-    def tick(self, counter: int) -> None:
-        """Begin an update; `counter` is RLlib's lifetime count with this batch included."""
+    def tick(self, counter: int | None) -> None:
+        """Begin an update; `counter` is RLlib's lifetime count with this batch, if it is known."""
         self.env_steps = self._offset + self._counter
         if self._started:
             self.updates += 1
         self._started = True
+        if counter is None:
+            return
         if counter < self._counter:
             self._offset += self._counter
         self._counter = counter

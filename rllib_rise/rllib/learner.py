@@ -52,7 +52,7 @@ class IntrinsicLearnerMixin:
 
     def update(self, *args: Any, timesteps: dict[str, Any] | None = None, **kwargs: Any) -> Any:
         """Move the clock, then update."""
-        self.intrinsic.clock.tick(int((timesteps or {}).get(NUM_ENV_STEPS_SAMPLED_LIFETIME, 0)))
+        self.intrinsic.clock.tick((timesteps or {}).get(NUM_ENV_STEPS_SAMPLED_LIFETIME))
         return super().update(*args, timesteps=timesteps, **kwargs)  # type: ignore[misc]
 
     def add_module(self, *, module_id: str, **kwargs: Any) -> Any:

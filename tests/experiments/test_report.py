@@ -292,7 +292,7 @@ def test_comparison_page_agrees_with_the_summary(tmp_path):
         "first_goal",
     ]
     assert "never (5 of 5)" in page.text
-    assert "coverage 0.85" in page.text  # IQM of 20, 21, 22, 21, 23 of 25 cells
+    assert "coverage 0.84 (seed" in page.text  # of 20, 21, 22, 21 and 23 of 25 cells
     assert page.text.index("none") < page.text.index("rise visited")
 
 
@@ -323,8 +323,9 @@ def test_data_of_a_comparison(tmp_path):
         "3000",
     ]
     visits = read_csv(out / "report_data" / "visits.csv")
-    mean = np.mean([visited(cells) for cells in (6, 7, 8, 7, 6)], axis=0)
-    assert [float(r["visits"]) for r in visits if r["label"] == "none"] == mean.ravel().tolist()
+    # Of 6, 7, 8, 7 and 6 visited cells, 7 are the median.
+    shown = [float(r["visits"]) for r in visits if r["label"] == "none"]
+    assert shown == visited(7).ravel().tolist()
 
 
 def test_comparison_can_be_run_again_from_the_page(tmp_path):

@@ -21,6 +21,13 @@ def test_a_counter_that_starts_again_does_not_turn_time_back():
     assert clock.updates == 4
 
 
+def test_updates_without_a_count_leave_the_steps_alone():
+    clock = Clock()
+    for counter in (100, None, 200, None):
+        clock.tick(counter)
+    assert (clock.env_steps, clock.updates) == (200, 3)
+
+
 def test_a_restored_clock_goes_on():
     clock, other = Clock(), Clock()
     for counter in (100, 200):

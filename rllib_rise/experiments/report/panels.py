@@ -1,4 +1,4 @@
-"""A figure with its caption on the page, and its data in a file beside the page."""
+"""A figure with its caption on the page; beside the page the same figure and its data."""
 
 from __future__ import annotations
 
@@ -9,6 +9,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from rllib_rise.experiments.report.html import escape
+
+# Needed in a file of its own; inside an HTML page they are understood.
+_NAMESPACES = (
+    'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" '
+    'style="background: white"'
+)
 
 
 @dataclass(frozen=True)
@@ -28,12 +34,14 @@ def data_folder(page: Path) -> Path:
 
 
 def figure_section(panels: Sequence[Panel], page: Path) -> str:
-    """The panels as HTML, with links to their data."""
+    """The panels as HTML, with links to their files."""
     folder = escape(data_folder(page).name)
     items = []
     for panel in panels:
-        link = f'<a href="{folder}/{panel.name}.csv">Data (CSV)</a>'
-        caption = f"<figcaption>{escape(panel.caption)} {link}</figcaption>"
+        links = " ".join(
+            f'<a href="{folder}/{panel.name}.{kind}">{kind.upper()}</a>' for kind in ("csv", "svg")
+        )
+        caption = f"<figcaption>{escape(panel.caption)} {links}</figcaption>"
         items.append(
             f'<figure id="{panel.name}" class="{panel.shape}">{panel.svg}{caption}</figure>'
         )
@@ -41,10 +49,12 @@ def figure_section(panels: Sequence[Panel], page: Path) -> str:
 
 
 def write_data(panels: Sequence[Panel], page: Path) -> None:
-    """Write the rows behind each panel as CSV."""
+    """Write each panel as SVG, and the rows behind it as CSV."""
     folder = data_folder(page)
     folder.mkdir(parents=True, exist_ok=True)
     for panel in panels:
+        svg = panel.svg.replace("<svg", f"<svg {_NAMESPACES}", 1)
+        (folder / f"{panel.name}.svg").write_text(svg + "\n")
         columns = list(dict.fromkeys(name for row in panel.data for name in row))
         with (folder / f"{panel.name}.csv").open("w", newline="") as stream:
             writer = csv.DictWriter(stream, columns)

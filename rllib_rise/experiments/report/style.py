@@ -29,7 +29,7 @@ a { color: #0b57d0; }
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; font-size: .87rem; font-variant-numeric: tabular-nums; }
 caption { text-align: left; font-size: .82rem; padding-bottom: .35rem; }
-th, td { text-align: left; padding: .3rem 1.1rem .3rem 0; border-bottom: 1px solid #e8eaed;
+th, td { text-align: left; padding: .3rem .9rem .3rem 0; border-bottom: 1px solid #e8eaed;
   vertical-align: bottom; }
 tbody th, tbody td { white-space: nowrap; }
 thead th { color: #5f6368; font-weight: 500; border-bottom-color: #bdc1c6; }

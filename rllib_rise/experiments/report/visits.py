@@ -13,11 +13,13 @@ from rllib_rise.experiments.report.charts import draw_first_goals
 from rllib_rise.experiments.report.maps import VisitMap, draw_visits
 from rllib_rise.experiments.report.panels import Panel
 from rllib_rise.experiments.report.runs import COVERAGE, Run
-from rllib_rise.experiments.statistics import interquartile_mean
 
 
 def visit_panel(runs: Sequence[Run], colors: Mapping[str, str]) -> list[Panel]:
-    """Heat maps, one per label; runs with the same label are averaged. Empty without visits."""
+    """Heat maps, one per label: of several runs, the one with the median coverage.
+
+    A mean over seeds would show cells as visited that most runs never saw. Empty without visits.
+    """
     seen: dict[str, list[tuple[Run, NDArray[Any], NDArray[np.bool_]]]] = {}
     for run in runs:
         found = run.visits()
@@ -27,11 +29,12 @@ def visit_panel(runs: Sequence[Run], colors: Mapping[str, str]) -> list[Panel]:
         return []
     maps, data = [], []
     for label, group in seen.items():
-        visits = np.mean([counts for _, counts, _ in group], axis=0)
-        reachable = group[0][2]
-        covered = [(counts > 0)[reachable].mean() for _, counts, _ in group]
-        note = f"coverage {interquartile_mean(np.array(covered)):.2f}"
-        walls = _walls(group[0][0].env)
+        by_coverage = sorted(group, key=lambda entry: _coverage(entry[1], entry[2]))
+        run, visits, reachable = by_coverage[(len(group) - 1) // 2]
+        note = f"coverage {_coverage(visits, reachable):.2f}"
+        if len(group) > 1:
+            note += f" (seed {run.seed})"
+        walls = _walls(run.env)
         maps.append(VisitMap(label, note, colors[label], visits, reachable, walls))
         data += [
             {"label": label, "row": r, "column": c, "visits": visits[r, c], "reachable": int(free)}
@@ -41,7 +44,7 @@ def visit_panel(runs: Sequence[Run], colors: Mapping[str, str]) -> list[Panel]:
     if any(run.result is None for group in seen.values() for run, _, _ in group):
         caption += ", or until the newest checkpoint where the run is unfinished"
     if any(len(group) > 1 for group in seen.values()):
-        caption += "; mean over seeds (hatched: visited by no seed), IQM of the coverage"
+        caption += "; of each method the run with the median coverage"
     svg = draw_visits("visits", maps)
     return [Panel("visits", svg, caption + ".", data, "wide" if len(maps) > 1 else "tall")]
 
@@ -69,6 +72,10 @@ def first_goal_panel(
         "Open triangles at the budget: runs that never reached it."
     )
     return [Panel("first_goal", svg, caption, data)]
+
+
+def _coverage(counts: NDArray[Any], reachable: NDArray[np.bool_]) -> float:
+    return float((counts > 0)[reachable].mean())
 
 
 def _walls(env: dict[str, Any]) -> NDArray[Any] | None:
