@@ -32,7 +32,7 @@ $(VENV)/.dev: $(VENV)/.package
 	@touch $@
 
 demo: $(VENV)/.package
-	$(BIN)/rise compare configs/maze.yaml --methods none,rise --seeds 6 --out $(DEMO_OUT) --resume
+	$(BIN)/rise compare configs/maze.yaml --methods none,rise --seeds 8 --out $(DEMO_OUT) --resume
 
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest -m "not slow and not cluster"

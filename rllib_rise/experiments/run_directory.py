@@ -2,7 +2,7 @@
 
 config.yaml       the resolved experiment
 versions.json     packages, Python, platform, cores
-metrics.csv       a row per training iteration
+metrics.csv       a row per training iteration; episode_return_mean is over recent episodes
 events.out...     the same for TensorBoard
 checkpoints/      iteration_000010/{algorithm/, progress.json, exploration.npz}, newest kept
 exploration.npz   visit counts, where the environment counts them

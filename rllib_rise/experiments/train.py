@@ -23,6 +23,7 @@ from ray.rllib.utils.metrics import (
 from rllib_rise.bonuses.registry import NONE, resolve_bonus
 from rllib_rise.errors import ConfigError, RunDirectoryError
 from rllib_rise.experiments.exploration import ExplorationTracker
+from rllib_rise.experiments.returns import RecentReturns, mean_return
 from rllib_rise.experiments.run_directory import MetricsFile, RunDirectory, write_json
 from rllib_rise.experiments.schema import Experiment, build_config, check, parse_experiment
 
@@ -85,6 +86,7 @@ def _loop(
     tracker = ExplorationTracker()
     iteration, env_steps, seconds = _restore(run, algorithm, tracker)
     metrics = MetricsFile(run.metrics, keep_iterations=iteration)
+    returns = RecentReturns(run.read_metrics())
     writer = SummaryWriter(str(run.path), purge_step=env_steps or None)
     prefixes = _metric_prefixes(experiment)
     done = env_steps >= experiment.stop.env_steps
@@ -102,6 +104,7 @@ def _loop(
             **_figures(result, prefixes),
             **tracker.poll(algorithm, env_steps),
         }
+        returns.add(row)
         metrics.append(row)
         for name, value in row.items():
             writer.add_scalar(name, value, env_steps)
@@ -121,23 +124,17 @@ def _loop(
 
 
 def summarise(run: RunDirectory, tracker: ExplorationTracker) -> dict[str, Any]:
-    """The final figures of a run. `return` averages the last tenth of the steps."""
+    """The final figures of a run. `return` is over the episodes that ended in its last tenth."""
     rows = run.read_metrics()
     last = rows[-1]
     assert last["env_steps"] is not None
     first_step = (1 - _FINAL_SHARE) * last["env_steps"]
-    returns = [
-        row["episode_return_mean"]
-        for row in rows
-        if (row["env_steps"] or 0) > first_step and row.get("episode_return_mean") is not None
-    ]
-    finite = [value for value in returns if value is not None and math.isfinite(value)]
     seconds = last["seconds"] or math.nan
     result = {
         "env_steps": int(last["env_steps"]),
         "seconds": seconds,
         "steps_per_second": last["env_steps"] / seconds,
-        "return": sum(finite) / len(finite) if finite else None,
+        "return": mean_return(row for row in rows if (row["env_steps"] or 0) > first_step),
     }
     explored = tracker.figures()
     if explored:

@@ -17,7 +17,11 @@ _REWARD, _SPREAD = "intrinsic_reward_mean", "intrinsic_reward_std"
 _WEIGHT = "intrinsic_lambda"
 # Figure: (how its columns in metrics.csv end, what it shows, how to read it).
 _CURVES = {
-    "episode_return": (RETURN, "episode return", "The environment's own reward, per episode."),
+    "episode_return": (
+        RETURN,
+        "episode return",
+        "The environment's own; mean over the last 100 episodes.",
+    ),
     "coverage": (COVERAGE, "coverage", "Share of the reachable cells visited at least once."),
     "intrinsic_reward": (_REWARD, "intrinsic reward", "Mean over the batch, before the weight λ."),
     "intrinsic_lambda": (_WEIGHT, "λ", "Weight of the intrinsic reward."),
