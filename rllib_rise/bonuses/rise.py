@@ -62,15 +62,23 @@ class RISE(StateEntropyBonus):
             return renyi_reward(distances, alpha=alpha)
         if form == "box-cox":
             return renyi_reward(distances, alpha=alpha, form=form, floor=self.floor)
+        center, dimension = self.log_distance.mean, 1 / self.inverse_dimension.mean
         if self.log_distance.count == 0:
-            return renyi_reward(distances, alpha=alpha, form=form)
+            logs, inverse = self._geometry(distances)
+            center = logs.mean() if len(logs) else center
+            dimension = 1 / inverse
         return renyi_reward(
-            distances,
-            alpha=alpha,
-            form=form,
-            dimension=1 / self.inverse_dimension.mean,
-            log_center=self.log_distance.mean,
+            distances, alpha=alpha, form=form, dimension=dimension, log_center=center
         )
+
+    def _geometry(self, distances: Tensor) -> tuple[Tensor, Tensor]:
+        """Log rho of the particles that can tell, and the inverse intrinsic dimension.
+
+        Duplicates cannot, nor those with fewer than k others, which repeat their last distance.
+        """
+        assert self._usable is not None
+        usable = distances[self._usable & (distances[:, -1] > 0)]
+        return usable[:, -1].double().log(), 1 / intrinsic_dimension(usable).double()
 
     @torch.no_grad()
     def update(self, batch: Transitions) -> None:
@@ -78,15 +86,9 @@ class RISE(StateEntropyBonus):
         super().update(batch)
         if self.settings.form != "intrinsic-dim" or self._distances is None:
             return
-        # Clipped rows repeat their last distance and would spoil the dimension.
-        if self._clipped:
-            return
-        rho = self._distances[:, -1]
-        rho = rho[rho > 0]
-        if len(rho) > 1:
-            self.log_distance.update(rho.log())
-            inverse = 1 / intrinsic_dimension(self._distances)
-            self.inverse_dimension.update(inverse.expand(len(rho)))
+        logs, inverse = self._geometry(self._distances)
+        self.log_distance.update(logs)
+        self.inverse_dimension.update(inverse.expand(len(logs)))
 
     def metrics(self) -> dict[str, float]:
         """Those of every k-NN bonus, and the intrinsic dimension where it is used."""

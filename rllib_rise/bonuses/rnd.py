@@ -1,7 +1,7 @@
 """RND: exploration by random network distillation (Burda et al. 2018).
 
 1. A fixed random target network f and a predictor g see the next observation, whitened by running
-   moments per feature and clipped to [-5, 5].
+   moments per feature (the first batch by its own) and clipped to [-5, 5].
 2. The bonus is the mean squared error of g against f, divided by the running standard deviation of
    all errors so far.
 3. After the batch was rewarded, g takes Adam steps on it.
@@ -72,9 +72,12 @@ class RND(Bonus):
     def reward(self, batch: Transitions) -> Tensor:
         """Squared error on s_{t+1} over the deviation of errors."""
         assert batch.next_obs is not None
-        errors = torch.cat(
-            [self._error(chunk) for chunk in batch.next_obs.split(self.settings.minibatch_size)]
-        )
+        moments = self.obs_moments
+        if moments.count == 0:
+            moments = RunningMoments(moments.mean.shape).to(batch.next_obs.device)
+            moments.update(as_float(batch.next_obs).flatten(1))
+        chunks = batch.next_obs.split(self.settings.minibatch_size)
+        errors = torch.cat([self._error(chunk, moments) for chunk in chunks])
         self._errors = errors
         deviation = self.error_moments.std
         if not bool(deviation > 0):
@@ -94,7 +97,7 @@ class RND(Bonus):
             for _ in range(self.settings.epochs):
                 order = torch.randperm(count, generator=generator).to(batch.next_obs.device)
                 for rows in order.split(step):
-                    loss = self._error(batch.next_obs[rows]).mean()
+                    loss = self._error(batch.next_obs[rows], self.obs_moments).mean()
                     self.optimizer.zero_grad()
                     loss.backward()
                     self.optimizer.step()
@@ -105,15 +108,13 @@ class RND(Bonus):
         """The predictor's loss on the last minibatch."""
         return {"rnd_loss": self._loss}
 
-    def _error(self, obs: Tensor) -> Tensor:
-        x = self._whiten(obs)
+    def _error(self, obs: Tensor, moments: RunningMoments) -> Tensor:
+        x = self._whiten(obs, moments)
         return (self.predictor(x) - self.target(x)).square().mean(1)
 
-    def _whiten(self, obs: Tensor) -> Tensor:
-        flat = as_float(obs).flatten(1)
-        if self.obs_moments.count > 0:
-            mean, std = self.obs_moments.mean.float(), self.obs_moments.std.float()
-            flat = ((flat - mean) / (std + _EPSILON)).clamp(-_CLIP, _CLIP)
+    def _whiten(self, obs: Tensor, moments: RunningMoments) -> Tensor:
+        mean, std = moments.mean.float(), moments.std.float()
+        flat = ((as_float(obs).flatten(1) - mean) / (std + _EPSILON)).clamp(-_CLIP, _CLIP)
         if not is_image(self.obs_shape):
             return flat
         return flat.reshape(len(obs), *self.obs_shape).movedim(-1, 1)

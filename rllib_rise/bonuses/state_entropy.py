@@ -13,11 +13,7 @@ from torch import Tensor
 from rllib_rise.bonuses.moments import RunningMoments
 from rllib_rise.bonuses.protocol import Bonus, BonusSettings, Need, Transitions
 from rllib_rise.encoders import make_encoder
-from rllib_rise.entropy import (
-    clipped_count,
-    neighbor_distances,
-    renyi_entropy_from_distances,
-)
+from rllib_rise.entropy import neighbor_distances, renyi_entropy_from_distances
 from rllib_rise.errors import ConfigError
 
 logger = logging.getLogger(__name__)
@@ -60,7 +56,7 @@ class StateEntropyBonus(Bonus):
         )
         self.distance = RunningMoments()
         self._distances: Tensor | None = None
-        self._clipped = 0
+        self._usable: Tensor | None = None
         self._warned = False
 
     @classmethod
@@ -91,7 +87,7 @@ class StateEntropyBonus(Bonus):
             backend=self.settings.knn_backend,
         )
         self._distances = distances
-        self._clipped = clipped_count(len(batch), self.settings.k, groups)
+        self._usable = _has_k_others(len(batch), self.settings.k, groups, distances.device)
         if not bool((distances[:, -1] > 0).any()):
             self._warn_constant(len(batch))
             return distances.new_zeros(len(batch))
@@ -117,11 +113,11 @@ class StateEntropyBonus(Bonus):
     @torch.no_grad()
     def metrics(self) -> dict[str, float]:
         """K, clipped transitions, duplicates, and the entropy estimate where it is defined."""
-        if self._distances is None:
+        if self._distances is None or self._usable is None:
             return {}
         rho = self._distances[:, -1]
         figures = {
-            "intrinsic_clipped_k": float(self._clipped),
+            "intrinsic_clipped_k": float((~self._usable).sum()),
             f"{self.name}_k": float(self.settings.k),
             f"{self.name}_duplicates": float((rho == 0).double().mean()),
         }
@@ -147,8 +143,17 @@ class StateEntropyBonus(Bonus):
             self._warned = True
             logger.warning(
                 "%s: every transition of a batch of %d has its k-th neighbour at distance 0 "
-                "(k=%d), so the bonus is 0. Are the observations constant?",
+                "(k=%d), so the bonus is 0: observations are constant, or k is too small for "
+                "the number of visits to each state",
                 self.name,
                 count,
                 self.settings.k,
             )
+
+
+def _has_k_others(count: int, k: int, groups: Tensor | None, device: torch.device) -> Tensor:
+    """Which particles have at least k others to choose from, `[N]`."""
+    if groups is None:
+        return torch.full((count,), count > k, device=device)
+    _, member, sizes = torch.unique(groups, return_inverse=True, return_counts=True)
+    return sizes[member] > k

@@ -9,7 +9,7 @@ from ray.rllib.algorithms.algorithm import Algorithm
 from rllib_rise.bonuses import Bonus, BonusSettings, Need, parse_settings, resolve_bonus
 from rllib_rise.bonuses.registry import NONE
 from rllib_rise.errors import ConfigError
-from rllib_rise.rllib.connector import FiniteObservationsConnector
+from rllib_rise.rllib.connector import FiniteInputsConnector
 from rllib_rise.rllib.learner import IntrinsicLearnerMixin
 from rllib_rise.rllib.runtime import observation_shape
 
@@ -127,10 +127,10 @@ class IntrinsicConfigMixin:
         return super().build_algo(*args, **kwargs)  # type: ignore[misc]
 
     def build_env_to_module_connector(self, *args: Any, **kwargs: Any) -> Any:
-        """RLlib's pipeline with a check of the observations at its end."""
+        """RLlib's pipeline; policies act on finite numbers even where the environment errs."""
         pipeline = super().build_env_to_module_connector(*args, **kwargs)  # type: ignore[misc]
         if self.uses_bonus:
-            pipeline.append(FiniteObservationsConnector())
+            pipeline.append(FiniteInputsConnector())
         return pipeline
 
     def get_rl_module_spec(self, *args: Any, **kwargs: Any) -> Any:

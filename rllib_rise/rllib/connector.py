@@ -1,15 +1,16 @@
-"""Our connector pieces: the bonus on the learner's batch, a check of what env runners observe."""
+"""Our connector pieces: the bonus on the learner's batch, a filter for what policies act on."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import torch
 from ray.rllib.connectors.connector_v2 import ConnectorV2
 from ray.rllib.core.columns import Columns
 from ray.rllib.core.rl_module.multi_rl_module import MultiRLModule
 from ray.rllib.utils.metrics.metrics_logger import MetricsLogger
 
-from rllib_rise.rllib.runtime import IntrinsicRuntime, check_finite
+from rllib_rise.rllib.runtime import IntrinsicRuntime
 
 
 class IntrinsicRewardConnector(ConnectorV2):
@@ -41,16 +42,18 @@ class IntrinsicRewardConnector(ConnectorV2):
         return batch
 
 
-class FiniteObservationsConnector(ConnectorV2):
-    """Stops at NaN or infinite observations with module and count.
+class FiniteInputsConnector(ConnectorV2):
+    """Lets the policy act on 0 where an observation is NaN or infinite.
 
-    Sits at the end of the env runners' pipeline: without it, the policy would stop there with an
-    error about probabilities, and the learner would never get to see what was wrong.
+    The observation itself stays in the episode as it is, so that the learner stops with a named
+    error. Raising here would not do: RLlib kills a remote env runner that raises and trains on
+    without it, and left alone the policy would stop with an error about probabilities.
     """
 
     def __call__(self, *, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
-        """Check and pass on."""
-        single = Columns.OBS in batch
-        for module_id, part in {"default_policy": batch}.items() if single else batch.items():
-            check_finite(module_id, part.get(Columns.OBS))
+        """Replace what is not finite in the policy's input."""
+        for part in (batch,) if Columns.OBS in batch else batch.values():
+            obs = part.get(Columns.OBS)
+            if isinstance(obs, torch.Tensor) and obs.is_floating_point():
+                part[Columns.OBS] = torch.nan_to_num(obs, nan=0.0, posinf=0.0, neginf=0.0)
         return batch

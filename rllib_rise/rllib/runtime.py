@@ -82,7 +82,13 @@ class IntrinsicRuntime(Checkpointable):
         transitions = select_transitions(module_id, batch, self._needs)
         if len(transitions) == 0:
             return
-        r_hat = bonus.reward(transitions).to(rewards.dtype)
+        with torch.no_grad():
+            r_hat = bonus.reward(transitions).to(rewards.dtype)
+        if r_hat.shape != (len(transitions),):
+            raise ConfigError(
+                f"method {bonus.name!r} returned rewards of shape {tuple(r_hat.shape)} for "
+                f"{len(transitions)} transitions: return one value each, [N]"
+            )
         if not bool(torch.isfinite(r_hat).all()):
             raise NonFiniteError(
                 f"method {bonus.name!r} gave {_non_finite(r_hat)} NaN or infinite rewards for "
@@ -148,11 +154,10 @@ class IntrinsicRuntime(Checkpointable):
                     f"the checkpoint's module {module_id!r} was trained with intrinsic.method="
                     f"{method!r}, the config says {bonus.name!r}"
                 )
-            prefix = f"{module_id}/"
             tensors = {
-                key.removeprefix(prefix): tensor
+                key.rpartition("/")[2]: tensor
                 for key, tensor in state["tensors"].items()
-                if key.startswith(prefix)
+                if key.rpartition("/")[0] == module_id
             }
             try:
                 bonus.load_state_dict(tensors)

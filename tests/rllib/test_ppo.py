@@ -272,8 +272,9 @@ def test_constant_observations_train_without_a_bonus(build):
     assert learner_metrics(result)["rise_duplicates"] == 1
 
 
-def test_nan_observations_are_a_named_error_with_module_and_count(build):
-    algorithm = build(config(kind="nan").rise())
+@pytest.mark.parametrize("runners", [0, 1])
+def test_nan_observations_are_a_named_error_with_module_and_count(build, runners: int):
+    algorithm = build(config(kind="nan", runners=runners).rise())
     with pytest.raises(NonFiniteError, match=r"\d+ of \d+ .*default_policy"):
         algorithm.train()
 
