@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from importlib.metadata import entry_points
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from rllib_rise.bonuses.protocol import Bonus, BonusSettings
 from rllib_rise.errors import ConfigError, RiseError
@@ -61,18 +61,16 @@ def parse_settings(bonus: type[Bonus], values: Mapping[str, Any]) -> BonusSettin
     try:
         return bonus.Settings(**values)
     except ValidationError as error:
-        raise ConfigError(
-            explain(error, prefix="intrinsic.", known=bonus.Settings.model_fields)
-        ) from None
+        raise ConfigError(explain(error, bonus.Settings, prefix="intrinsic.")) from None
 
 
-def explain(error: ValidationError, *, prefix: str = "", known: Iterable[str] = ()) -> str:
+def explain(error: ValidationError, model: type[BaseModel], *, prefix: str = "") -> str:
     """Pydantic's findings as one sentence each, with the nearest valid key for unknown ones."""
     sentences = []
     for finding in error.errors():
         key = prefix + ".".join(str(part) for part in finding["loc"])
         if finding["type"] == "extra_forbidden":
-            hint = nearest(str(finding["loc"][-1]), known)
+            hint = nearest(str(finding["loc"][-1]), _fields_at(model, finding["loc"][:-1]))
             sentences.append(f"{key} is not a known key{hint}")
             continue
         cause = finding.get("ctx", {}).get("error")
@@ -82,6 +80,16 @@ def explain(error: ValidationError, *, prefix: str = "", known: Iterable[str] = 
         given = "" if finding["type"] == "missing" else f"={finding['input']!r}"
         sentences.append(f"{key}{given}: {finding['msg']}")
     return "; ".join(sentences)
+
+
+def _fields_at(model: type[BaseModel], place: tuple[int | str, ...]) -> list[str]:
+    """The keys that are valid at a place inside a model."""
+    for part in place:
+        inner = model.model_fields[str(part)].annotation if part in model.model_fields else None
+        if not (isinstance(inner, type) and issubclass(inner, BaseModel)):
+            return []
+        model = inner
+    return list(model.model_fields)
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

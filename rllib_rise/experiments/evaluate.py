@@ -59,8 +59,11 @@ def evaluate(path: Path, *, episodes: int = 10, explore: bool = False) -> dict[s
         evaluation_duration=episodes,
         evaluation_duration_unit="episodes",
         evaluation_num_env_runners=0,
-        evaluation_config={"explore": explore, "num_envs_per_env_runner": min(episodes, 8)},
+        # One after the other: of several at a time, the first to end would be the short ones.
+        evaluation_config={"explore": explore, "num_envs_per_env_runner": 1},
     )
+    # RLlib averages over the last hundred episodes only.
+    config.reporting(metrics_num_episodes_for_smoothing=episodes)
     algorithm = config.build_algo()
     try:
         algorithm.restore_from_path(str(checkpoint / "algorithm"))

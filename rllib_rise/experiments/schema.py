@@ -25,7 +25,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from ray.tune import registry
 
 from rllib_rise.bonuses.registry import NONE, explain, nearest, parse_settings, resolve_bonus
-from rllib_rise.errors import ConfigError
+from rllib_rise.errors import ConfigError, RiseError
 
 # RLlib settings that have a place of their own in the schema.
 _ELSEWHERE = {
@@ -34,6 +34,9 @@ _ELSEWHERE = {
     "seed": "seed",
     "intrinsic_settings": "intrinsic",
 }
+
+
+_METHOD_KEYS = ("method", "intrinsic.method")
 
 
 class EnvSpec(BaseModel):
@@ -141,7 +144,7 @@ def parse_experiment(data: dict[str, Any], *, source: str = "experiment") -> Exp
     try:
         return Experiment(**data)
     except ValidationError as error:
-        raise ConfigError(f"{source}: {explain(error, known=_top_level())}") from None
+        raise ConfigError(f"{source}: {explain(error, Experiment)}") from None
 
 
 def apply_overrides(data: dict[str, Any], overrides: Iterable[str]) -> dict[str, Any]:
@@ -149,7 +152,8 @@ def apply_overrides(data: dict[str, Any], overrides: Iterable[str]) -> dict[str,
     data = copy.deepcopy(data)
     if isinstance(data.get("env"), str):
         data["env"] = {"id": data["env"]}
-    for override in overrides:
+    # The method first: choosing another one drops the settings of the old.
+    for override in sorted(overrides, key=lambda o: o.split("=")[0] not in _METHOD_KEYS):
         path, separator, text = override.partition("=")
         if not separator or not path:
             raise ConfigError(f"--set {override!r}: write it as key=value, e.g. alpha=0.5")
@@ -189,7 +193,12 @@ def build_config(experiment: Experiment) -> Any:
 
 def check(experiment: Experiment) -> None:
     """Raise whatever can be known to be wrong before anything is started."""
-    build_config(experiment).validate()
+    try:
+        build_config(experiment).validate()
+    except RiseError:
+        raise
+    except (ValueError, TypeError) as error:
+        raise ConfigError(f"RLlib refuses the settings under rllib: {error}") from error
 
 
 def check_env(env: EnvSpec) -> None:
@@ -233,7 +242,10 @@ def _top_level() -> list[str]:
 
 
 def _parse_value(text: str) -> Any:
-    value = yaml.safe_load(text)
+    try:
+        value = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"--set: {text!r} is not a YAML value: {error}") from None
     if isinstance(value, str):
         try:  # YAML 1.1 reads 1e-3 as text
             return float(value)

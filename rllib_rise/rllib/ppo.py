@@ -5,10 +5,12 @@ from __future__ import annotations
 from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.algorithms.ppo import PPO, PPOConfig
 from ray.rllib.algorithms.ppo.torch.ppo_torch_learner import PPOTorchLearner
+from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 
 from rllib_rise.bonuses import Need
 from rllib_rise.rllib.config import IntrinsicConfigMixin
 from rllib_rise.rllib.learner import IntrinsicLearnerMixin
+from rllib_rise.rllib.modules import PPOModule
 
 
 class RISEPPOTorchLearner(IntrinsicLearnerMixin, PPOTorchLearner):
@@ -34,6 +36,10 @@ class RISEPPOConfig(IntrinsicConfigMixin, PPOConfig):
 
     def __init__(self, algo_class: type[Algorithm] | None = None) -> None:
         super().__init__(algo_class=algo_class or RISEPPO)
+
+    def get_default_rl_module_spec(self) -> RLModuleSpec:
+        """RLlib's default networks, which here take images as bytes too."""
+        return RLModuleSpec(module_class=PPOModule)
 
 
 class RISEPPO(PPO):

@@ -9,6 +9,7 @@ from rllib_rise.errors import ConfigError
 from rllib_rise.experiments.schema import (
     apply_overrides,
     build_config,
+    check,
     load_experiment,
     parse_experiment,
 )
@@ -72,6 +73,7 @@ def test_settings_reach_the_rllib_config():
         ({"stop": {}}, "stop.env_steps"),
         ({"stop": {"env_steps": 0}}, "stop.env_steps=0"),
         ({"seed": -1}, "seed=-1"),
+        ({"stop": {"env_step": 5, "env_steps": 9}}, "did you mean 'env_steps'"),
     ],
 )
 def test_bad_files_are_refused_in_words(change: dict, words: str):
@@ -114,7 +116,19 @@ def test_overriding_the_method_drops_the_settings_of_the_old_one():
     assert apply_overrides(data, ["method=rise"])["intrinsic"]["alpha"] == 0.3
 
 
-@pytest.mark.parametrize("override", ["alpha", "=3", "seed.x=1"])
+def test_the_order_of_overrides_does_not_matter():
+    for overrides in (["lambda_0=0.7", "method=re3"], ["method=re3", "lambda_0=0.7"]):
+        changed = apply_overrides({**MINIMAL, "intrinsic": {"alpha": 0.3}}, overrides)
+        assert changed["intrinsic"] == {"method": "re3", "lambda_0": 0.7}
+
+
+@pytest.mark.parametrize("rllib", [{"minibatch_size": 99_999}, {"lr": "abc"}])
+def test_what_rllib_refuses_is_one_sentence(rllib: dict):
+    with pytest.raises(ConfigError, match="RLlib refuses"):
+        check(parse_experiment({**MINIMAL, "rllib": rllib}))
+
+
+@pytest.mark.parametrize("override", ["alpha", "=3", "seed.x=1", "alpha=[1"])
 def test_malformed_overrides_are_refused(override: str):
     with pytest.raises(ConfigError, match="--set"):
         apply_overrides({**MINIMAL, "seed": 1}, [override])

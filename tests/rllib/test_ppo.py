@@ -149,9 +149,19 @@ def test_method_none_is_rllibs_own_algorithm(build):
     assert algorithm.train()["env_runners"]["episode_return_mean"] == EPISODE
 
 
-@pytest.mark.parametrize("method", ["rise", "re3", "rnd"])
-def test_same_batch_same_bonus_bit_for_bit_after_restore(build, tmp_path: Path, method: str):
-    cfg = config().intrinsic(method=method, lambda_0=0.3, kappa=1e-3)
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"method": "rise"},
+        {"method": "rise", "form": "box-cox", "alpha": 1.0},
+        {"method": "rise", "form": "intrinsic-dim"},
+        {"method": "re3"},
+        {"method": "rnd"},
+    ],
+    ids=lambda settings: "-".join(str(value) for value in settings.values()),
+)
+def test_same_batch_same_bonus_bit_for_bit_after_restore(build, tmp_path: Path, settings: dict):
+    cfg = config().intrinsic(**settings, lambda_0=0.3, kappa=1e-3)
     algorithm = build(cfg)
     keep = record(algorithm)
     for _ in range(3):
@@ -348,6 +358,58 @@ def test_tune_sweeps_alpha_by_registered_name(tmp_path: Path):
         result.metrics["learners"][DEFAULT_MODULE_ID]["intrinsic_reward_mean"] for result in results
     }
     assert len(means) == 2
+
+
+@pytest.mark.parametrize("method", ["none", "rise", "rnd"])
+def test_images_as_bytes_train(build, method: str):
+    cfg = config("rise/Maze-v0", size=5, max_steps=20, observation="image")
+    cfg.rl_module(model_config={"conv_filters": [[8, 8, 4], [16, 4, 2]], "head_fcnet_hiddens": []})
+    algorithm = build(cfg.intrinsic(method=method))
+    result = algorithm.train()
+    assert result["env_runners"]["num_env_steps_sampled_lifetime"] >= 128
+    if method != "none":
+        assert learner_metrics(result)["intrinsic_reward_max"] > 0
+
+
+def test_particles_within_episodes_train(build):
+    algorithm = build(config().rise(particles="episode", k=3, alpha=0.0, lambda_0=1.0))
+    keep = record(algorithm)
+    algorithm.train()
+    mask = keep["before"][Columns.LOSS_MASK]
+    ends = (~mask).nonzero().squeeze(1)
+    first = keep["before"][Columns.OBS][: ends[0]].double()
+    distances = torch.cdist(first, first).sort(1).values[:, min(3, len(first) - 1)]
+    added = (keep["after"][Columns.REWARDS] - keep["before"][Columns.REWARDS])[: ends[0]]
+    np.testing.assert_allclose(added, distances, rtol=1e-4, atol=1e-5)
+
+
+def test_the_clock_may_count_updates(build):
+    algorithm = build(config().rise(lambda_0=1.0, kappa=0.5, clock="updates"))
+    seen = [learner_metrics(algorithm.train())["intrinsic_lambda"] for _ in range(3)]
+    assert seen == [1.0, 0.5, 0.25]
+
+
+def test_the_seed_reaches_the_bonus(build):
+    weights = []
+    for seed in (1, 1, 2):
+        algorithm = build(config().intrinsic(method="re3").debugging(seed=seed))
+        encoder = local_learner(algorithm).intrinsic.bonuses[DEFAULT_MODULE_ID].encoder
+        weights.append(encoder.net[0].weight)
+    assert torch.equal(weights[0], weights[1])
+    assert not torch.equal(weights[0], weights[2])
+
+
+def test_a_bonus_must_return_one_value_per_transition(build):
+    from rllib_rise.bonuses import Bonus
+
+    class Scalar(Bonus):
+        name = "scalar"
+
+        def reward(self, batch):
+            return torch.ones(())
+
+    with pytest.raises(ConfigError, match="one value each"):
+        build(config().intrinsic(method=Scalar)).train()
 
 
 def test_our_maze_runs_on_remote_env_runners_with_plain_ppo(build):
