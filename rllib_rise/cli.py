@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import warnings
 from pathlib import Path
 from typing import Annotated
 
+import click
 import typer
 from rich.console import Console
 from rich.markup import escape
@@ -21,6 +23,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 console = Console()
+_INTERRUPTED = 130  # what typer makes of Ctrl-C
 
 Config = Annotated[Path, typer.Argument(help="A YAML file, e.g. configs/maze.yaml.")]
 Overrides = Annotated[
@@ -43,8 +46,10 @@ def train(
     seed: Seed = None,
     out: Out = None,
     resume: Resume = False,
-    checkpoint_every: Annotated[int, typer.Option(help="Iterations between checkpoints.")] = 50,
-    keep: Annotated[int, typer.Option(help="Checkpoints to keep.")] = 2,
+    checkpoint_every: Annotated[
+        int, typer.Option(min=1, help="Iterations between checkpoints.")
+    ] = 50,
+    keep: Annotated[int, typer.Option(min=1, help="Checkpoints to keep.")] = 2,
     address: Annotated[str | None, typer.Option(help="A running Ray cluster.")] = None,
 ) -> None:
     """Train one run and write its report."""
@@ -70,8 +75,10 @@ def train(
             keep_checkpoints=keep,
             on_row=shown.update,
         )
+    _warn(result.pop("warnings", []))
     for name, value in result.items():
-        text = "never" if value is None else f"{value:,.4g}"
+        nothing = "never" if name == "first_goal_steps" else "no episode ended"
+        text = nothing if value is None else f"{value:,.4g}"
         console.print(f"{name:>18}  {text}", highlight=False)
     _point_to(report.write_report([directory]))
 
@@ -104,9 +111,9 @@ def compare(
     out: Out = None,
     resume: Resume = False,
     max_concurrent: Annotated[
-        int | None, typer.Option(help="Runs at a time; by default as many as there are cores.")
+        int | None,
+        typer.Option(min=1, help="Runs at a time; by default as many as there are cores."),
     ] = None,
-    address: Annotated[str | None, typer.Option(help="A running Ray cluster.")] = None,
 ) -> None:
     """Run several methods over several seeds with the same budget, and tell them apart."""
     from rllib_rise.experiments import display, report, schema, session
@@ -119,7 +126,7 @@ def compare(
     directory = out or Path("runs") / f"compare-{config.stem}"
     cpus = session.needed_cpus(experiment.rllib)
     with (
-        session.ray_session(cpus=cpus, address=address),
+        session.ray_session(cpus=cpus),
         display.CompareDisplay(console) as shown,
     ):
         summary = run_comparison(
@@ -132,6 +139,7 @@ def compare(
             on_progress=shown.update,
         )
     console.print(display.comparison_table(summary))
+    _warn(summary["warnings"])
     _point_to(report.write_report([directory]))
 
 
@@ -161,24 +169,39 @@ def doctor() -> None:
     raise typer.Exit(0 if healthy else 1)
 
 
+def _warn(texts: list[str]) -> None:
+    for text in texts:
+        console.print(f"[yellow]warning:[/] {escape(text)}", soft_wrap=True, highlight=False)
+
+
 def _point_to(page: Path) -> None:
     console.print(f"report: {page}", soft_wrap=True, highlight=False, markup=False)
 
 
 def main() -> None:
     """Entry point: errors of ours are one sentence, not a traceback."""
+    # Small networks gain nothing from more threads, and on a busy machine they wait for each other.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     warnings.filterwarnings("ignore", category=DeprecationWarning)
+    # RLlib greets every algorithm with the same warnings about its own API stack.
+    logging.getLogger("ray.rllib").setLevel(logging.ERROR)
     # Bonuses given as "module:Class" are looked for where the command was started.
     sys.path.insert(0, os.getcwd())
     try:
-        app()
+        code = app(standalone_mode=False) or 0
+        if code == _INTERRUPTED:
+            raise KeyboardInterrupt
+        raise SystemExit(code)
+    except click.ClickException as error:
+        error.show()
+        raise SystemExit(error.exit_code) from None
     except RiseError as error:
         console.print(f"[red]error:[/] {escape(str(error))}", soft_wrap=True, highlight=False)
         raise SystemExit(2) from None
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, click.Abort):
         console.print("interrupted; the same command with --resume goes on")
-        raise SystemExit(130) from None
+        raise SystemExit(_INTERRUPTED) from None
 
 
 if __name__ == "__main__":

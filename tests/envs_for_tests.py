@@ -42,3 +42,22 @@ class DictObservations(ConstantReward):
 
     def _observe(self):
         return {"a": np.zeros(2, np.float32)}
+
+
+class ActionReward(gym.Env):
+    """Pays the number of the action for 10 steps."""
+
+    observation_space = gym.spaces.Box(-1, 1, (1,), np.float32)
+    action_space = gym.spaces.Discrete(3)
+
+    def reset(self, *, seed: int | None = None, options: dict | None = None):
+        super().reset(seed=seed)
+        self.steps = 0
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        self.steps += 1
+        return np.zeros(1, np.float32), float(action), self.steps >= 10, False, {}
+
+
+gym.register(id="tests/ActionReward-v0", entry_point=ActionReward)

@@ -20,8 +20,8 @@ from rllib_rise.errors import ConfigError, MissingExtraError
 BACKENDS = ("auto", "faiss", "faiss-gpu", "torch")
 
 _FAISS_WHEELS = ("faiss-cpu", "faiss-gpu", "faiss-gpu-cu11", "faiss-gpu-cu12")
-_INSTALL_CPU = "pip install 'rllib_rise[cpu]'"
-_INSTALL_GPU = "pip install 'rllib_rise[gpu]'"
+_INSTALL_CPU = "pip install faiss-cpu"
+_INSTALL_GPU = "pip install faiss-gpu"
 
 BLOCK_ELEMENTS = 2**22
 """Entries of one block of the distance matrix; the whole matrix is never held."""

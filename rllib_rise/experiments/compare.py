@@ -85,9 +85,14 @@ def compare(
         raise ConfigError(f"--methods {','.join(methods)}: name each method once")
     if seeds < 1:
         raise ConfigError(f"--seeds {seeds} must be at least 1")
+    if experiment.stop.episode_return is not None:
+        raise ConfigError(
+            "stop.episode_return would give the better method fewer steps: a comparison has one "
+            "budget, leave it out"
+        )
     experiments = {m: experiment.with_method(m, experiment.seed) for m in methods}
     all_seeds = list(range(experiment.seed, experiment.seed + seeds))
-    _open(experiment, out, methods, resume=resume)
+    _open(experiment, out, methods, all_seeds, resume=resume)
     todo = entries(out, methods, all_seeds)
     per_run = needed_cpus(experiment.rllib)
     cores = int(ray.cluster_resources().get("CPU", 1))
@@ -113,6 +118,7 @@ def summarise(out: Path) -> dict[str, Any]:
             runs[method] = finished
     if not runs:
         raise RunDirectoryError(f"{out} has no finished run yet")
+    runs = _same_seeds(runs, out)
     _write_csv(out / "runs.csv", [run for finished in runs.values() for run in finished])
     baseline = NONE if NONE in runs else next(iter(runs))
     budget = asked["experiment"]["stop"]["env_steps"]
@@ -136,13 +142,30 @@ def summarise(out: Path) -> dict[str, Any]:
     }
     summary = {
         "budget": budget,
+        "seeds": sorted(run["seed"] for run in next(iter(runs.values()))),
         "baseline": baseline,
         "methods": methods,
         "improvement": improvement,
+        "warnings": [
+            f"{method} seed {run['seed']}: {text}"
+            for method, finished in runs.items()
+            for run in finished
+            for text in run.get("warnings", [])
+        ],
         "versions": versions(),
     }
     write_json(out / "summary.json", summary)
     return summary
+
+
+def _same_seeds(
+    runs: dict[str, list[dict[str, Any]]], out: Path
+) -> dict[str, list[dict[str, Any]]]:
+    """Only the seeds that every method has finished: the same for all."""
+    common = set.intersection(*({run["seed"] for run in finished} for finished in runs.values()))
+    if not common:
+        raise RunDirectoryError(f"{out} has no seed yet that every method has finished")
+    return {m: [run for run in finished if run["seed"] in common] for m, finished in runs.items()}
 
 
 def read_comparison(out: Path) -> dict[str, Any]:
@@ -153,8 +176,10 @@ def read_comparison(out: Path) -> dict[str, Any]:
     return json.loads(path.read_text())
 
 
-def _open(experiment: Experiment, out: Path, methods: Sequence[str], *, resume: bool) -> None:
-    asked = {"methods": list(methods), "experiment": experiment.resolved()}
+def _open(
+    experiment: Experiment, out: Path, methods: Sequence[str], seeds: list[int], *, resume: bool
+) -> None:
+    asked = {"methods": list(methods), "seeds": seeds, "experiment": experiment.resolved()}
     if out.exists() and any(out.iterdir()):
         if not resume:
             raise RunDirectoryError(
@@ -166,6 +191,7 @@ def _open(experiment: Experiment, out: Path, methods: Sequence[str], *, resume: 
                 f"{out} was started with another experiment: choose another place with --out"
             )
         asked["methods"] = list(dict.fromkeys([*before["methods"], *methods]))
+        asked["seeds"] = sorted({*before["seeds"], *seeds})
     out.mkdir(parents=True, exist_ok=True)
     write_json(out / "comparison.json", asked)
 
@@ -235,7 +261,7 @@ def _last_row(run: RunDirectory) -> dict[str, str]:
 
 def _figures(finished: list[dict[str, Any]]) -> dict[str, Any]:
     return {
-        figure: _as_json(_within(bootstrap_interval([values]), *bounds))
+        figure: {**_as_json(_within(bootstrap_interval([values]), *bounds)), "runs": len(values)}
         for figure, bounds in FIGURES.items()
         if (values := _values(finished, figure))
     }
@@ -270,9 +296,9 @@ def _values(finished: list[dict[str, Any]], figure: str) -> list[float]:
 
 
 def _write_csv(path: Path, rows: list[dict[str, Any]]) -> None:
-    columns = list(dict.fromkeys(key for row in rows for key in row))
+    columns = list(dict.fromkeys(key for row in rows for key in row if key != "warnings"))
     with path.open("w", newline="") as stream:
-        writer = csv.DictWriter(stream, columns, restval="")
+        writer = csv.DictWriter(stream, columns, restval="", extrasaction="ignore")
         writer.writeheader()
         writer.writerows(rows)
 

@@ -160,7 +160,12 @@ def comparison_table(summary: dict[str, Any]) -> Table:
         table.add_column(f"P({figure} > {summary['baseline']})")
     for method, values in summary["methods"].items():
         cells = [method, str(values["runs"])]
-        cells += [interval_text(values["figures"].get(figure)) for figure in figures]
+        for figure in figures:
+            interval = values["figures"].get(figure)
+            text = interval_text(interval)
+            if interval and interval["runs"] < values["runs"]:
+                text += f" (of {interval['runs']} runs)"
+            cells.append(text)
         if with_goal:
             goal = values.get("goal", {})
             cells.append(f"{goal['reached']} / {values['runs']}" if goal else "")

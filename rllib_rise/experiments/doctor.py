@@ -118,7 +118,7 @@ def _knn() -> Finding:
     if install.problem and install.wheels:
         return "bad", install.problem
     if not install.importable:
-        return "missing", "auto takes torch; FAISS is faster: pip install 'rllib_rise[cpu]'"
+        return "missing", "auto takes torch; FAISS is faster: pip install faiss-cpu"
     wheels = ", ".join(f"{name} {number}" for name, number in install.wheels.items())
     taken = f"auto takes {resolve_backend('auto', 'cpu')} ({wheels or 'not from a wheel'})"
     if torch.cuda.is_available():
@@ -167,4 +167,4 @@ def _version(package: str) -> str | None:
 
 
 def _install(extra: str) -> str:
-    return f"pip install 'rllib_rise[{extra}]'"
+    return f"in the repository: pip install -c constraints.txt -e '.[{extra}]'"

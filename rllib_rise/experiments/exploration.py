@@ -1,7 +1,7 @@
 """Where the agent has been, summed over all environments of a run.
 
 Any environment takes part that has a method `exploration_statistics()` returning `visit_counts`,
-`reachable`, `goals_reached` and `steps`.
+`reachable`, `goals_reached`, `first_goal_step` and `steps`.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ class ExplorationTracker:
         self._supported = True
         self._before: tuple[np.ndarray, int] | None = None
         self._last: dict[tuple[int, int], dict[str, Any]] = {}
+        self._env_steps = self._started_at = 0
 
     def poll(self, algorithm: Any, env_steps: int) -> dict[str, float]:
         """Update from the environments; the figures for this iteration's row."""
@@ -42,8 +43,18 @@ class ExplorationTracker:
             self._last[key] = report
         self._sum()
         if self.first_goal_steps is None and self.goals_reached > 0:
-            self.first_goal_steps = env_steps
+            self.first_goal_steps = self._first_goal(list(reports.values()), env_steps)
+        self._env_steps = env_steps
         return self.figures()
+
+    def _first_goal(self, reports: list[dict[str, Any]], env_steps: int) -> int:
+        """The run's steps at the first goal: environments step together, one after the other.
+
+        Never outside this iteration, whatever happened to single environments.
+        """
+        own = [r["first_goal_step"] for r in reports if r["first_goal_step"] is not None]
+        estimate = self._started_at + min(own, default=0) * len(reports)
+        return max(self._env_steps + 1, min(estimate, env_steps))
 
     def figures(self) -> dict[str, float]:
         """Coverage (share of the reachable cells that were visited) and goals."""
@@ -67,8 +78,9 @@ class ExplorationTracker:
             first_goal_steps=-1 if self.first_goal_steps is None else self.first_goal_steps,
         )
 
-    def load(self, path: Path) -> None:
-        """Go on from a file that `save` wrote."""
+    def load(self, path: Path, env_steps: int) -> None:
+        """Go on from a file that `save` wrote after `env_steps`."""
+        self._env_steps = self._started_at = env_steps
         if not path.exists():
             return
         with np.load(path) as data:

@@ -21,6 +21,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+import torch
 import yaml
 
 from rllib_rise.errors import RunDirectoryError
@@ -50,15 +51,22 @@ class RunDirectory:
         """Whether the run came to its end."""
         return self.result.exists()
 
-    def create(self, experiment: dict[str, Any]) -> None:
-        """Start a run here; refuse where there is anything already."""
+    def refuse_existing(self) -> None:
+        """Raise where there is anything already."""
         if self.path.exists() and any(self.path.iterdir()):
             raise RunDirectoryError(
                 f"{self.path} exists: go on with --resume, or choose another place with --out"
             )
+
+    def open(self, experiment: dict[str, Any]) -> None:
+        """Start a run here, or go on with the one that is here."""
         self.checkpoints.mkdir(parents=True, exist_ok=True)
-        self.config.write_text(yaml.safe_dump(experiment, sort_keys=False))
+        self.result.unlink(missing_ok=True)
+        if self.latest_checkpoint() is None:
+            for events in self.path.glob("events.out.tfevents.*"):
+                events.unlink()
         write_json(self.path / "versions.json", versions())
+        write_text(self.config, yaml.safe_dump(experiment, sort_keys=False))
 
     def read_config(self) -> dict[str, Any]:
         """The resolved experiment as plain data."""
@@ -150,12 +158,18 @@ def versions() -> dict[str, Any]:
         "python": platform.python_version(),
         "platform": platform.platform(),
         "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
         "packages": packages,
     }
 
 
 def write_json(path: Path, data: Any) -> None:
-    """Write JSON in one piece: readers see the old file or the new one."""
+    """Write JSON in one piece."""
+    write_text(path, json.dumps(data, indent=2) + "\n")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file in one piece: readers see the old one or the new one."""
     partial = path.with_name(path.name + ".partial")
-    partial.write_text(json.dumps(data, indent=2) + "\n")
+    partial.write_text(text)
     partial.replace(path)

@@ -16,8 +16,6 @@ def ray_session(*, cpus: int | None = None, address: str | None = None) -> Itera
 
     A Ray that the process has started already is used and left running.
     """
-    # RLlib greets every algorithm with the same warnings about its own API stack.
-    logging.getLogger("ray.rllib").setLevel(logging.ERROR)
     if ray.is_initialized():
         yield
         return

@@ -6,7 +6,7 @@ import json
 import logging
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from ray.rllib.utils.metrics import (
 from rllib_rise.bonuses.registry import NONE, resolve_bonus
 from rllib_rise.errors import ConfigError, RunDirectoryError
 from rllib_rise.experiments.exploration import ExplorationTracker
+from rllib_rise.experiments.interrupt import deferred_interrupt
 from rllib_rise.experiments.returns import RecentReturns, mean_return
 from rllib_rise.experiments.run_directory import MetricsFile, RunDirectory, write_json
 from rllib_rise.experiments.schema import Experiment, build_config, check, parse_experiment
@@ -36,6 +37,7 @@ _ENV_METRICS = {
 }
 _LEARNER_METRICS = ("policy_loss", "vf_loss", "entropy", "mean_kl_loss")
 _FINAL_SHARE = 0.1
+_SAVE_SECONDS = 300
 Row = dict[str, float]
 
 
@@ -54,20 +56,24 @@ def train(
         experiment: What to run.
         directory: The run directory; must not exist unless `resume`.
         resume: Go on from the newest checkpoint (from the start, where there is none).
-        checkpoint_every: Iterations between checkpoints; the last iteration always has one.
+        checkpoint_every: Iterations between checkpoints; there is one every five minutes besides,
+            at the end, and after Ctrl-C, which ends the run behind the present iteration.
         keep_checkpoints: How many to keep.
         on_row: Called with each iteration's figures.
     """
     run = RunDirectory(directory)
     check(experiment)
-    if resume and run.exists:
-        _check_same(experiment, run)
-        if run.finished:
+    going_on = resume and run.exists
+    if going_on:
+        saved = _check_same(experiment, run)
+        if run.finished and saved["stop"] == experiment.resolved()["stop"]:
             return run.read_result()
     else:
-        run.create(experiment.resolved())
+        run.refuse_existing()
     algorithm = build_config(experiment).build_algo()
     try:
+        # Only now: what cannot be built leaves nothing behind.
+        run.open(experiment.resolved())
         return _loop(experiment, run, algorithm, checkpoint_every, keep_checkpoints, on_row)
     finally:
         algorithm.stop()
@@ -90,32 +96,40 @@ def _loop(
     writer = SummaryWriter(str(run.path), purge_step=env_steps or None)
     prefixes = _metric_prefixes(experiment)
     done = env_steps >= experiment.stop.env_steps
-    while not done:
-        started = time.perf_counter()
-        result = algorithm.train()
-        elapsed = time.perf_counter() - started
-        iteration, seconds = iteration + 1, seconds + elapsed
-        before, env_steps = env_steps, _lifetime_steps(result)
-        row = {
-            "iteration": iteration,
-            "env_steps": env_steps,
-            "seconds": seconds,
-            "steps_per_second": (env_steps - before) / elapsed,
-            **_figures(result, prefixes),
-            **tracker.poll(algorithm, env_steps),
-        }
-        returns.add(row)
-        metrics.append(row)
-        for name, value in row.items():
-            writer.add_scalar(name, value, env_steps)
-        on_row(row)
-        target = experiment.stop.episode_return
-        solved = target is not None and row.get("episode_return_mean", -math.inf) >= target
-        done = solved or env_steps >= experiment.stop.env_steps
-        if done or iteration % checkpoint_every == 0:
-            progress = {"iteration": iteration, "env_steps": env_steps, "seconds": seconds}
-            save = partial(_save, algorithm=algorithm, tracker=tracker, progress=progress)
-            run.add_checkpoint(iteration, save, keep=keep)
+    saved_at = time.monotonic()
+    with deferred_interrupt() as interrupted:
+        while not done:
+            started = time.perf_counter()
+            result = algorithm.train()
+            elapsed = time.perf_counter() - started
+            iteration, seconds = iteration + 1, seconds + elapsed
+            before, env_steps = env_steps, _lifetime_steps(result)
+            row = {
+                "iteration": iteration,
+                "env_steps": env_steps,
+                "seconds": seconds,
+                "steps_per_second": (env_steps - before) / elapsed,
+                **_figures(result, prefixes),
+                **tracker.poll(algorithm, env_steps),
+            }
+            returns.add(row)
+            metrics.append(row)
+            for name, value in row.items():
+                if math.isfinite(value):
+                    writer.add_scalar(name, value, env_steps)
+            on_row(row)
+            target = experiment.stop.episode_return
+            solved = target is not None and row.get("episode_return_mean", -math.inf) >= target
+            done = solved or env_steps >= experiment.stop.env_steps
+            due = iteration % checkpoint_every == 0 or time.monotonic() - saved_at > _SAVE_SECONDS
+            if done or due or interrupted.is_set():
+                saved_at = time.monotonic()
+                progress = {"iteration": iteration, "env_steps": env_steps, "seconds": seconds}
+                save = partial(_save, algorithm=algorithm, tracker=tracker, progress=progress)
+                run.add_checkpoint(iteration, save, keep=keep)
+            if interrupted.is_set() and not done:
+                writer.close()
+                raise KeyboardInterrupt
     writer.close()
     tracker.save(run.exploration)
     result = summarise(run, tracker)
@@ -130,7 +144,7 @@ def summarise(run: RunDirectory, tracker: ExplorationTracker) -> dict[str, Any]:
     assert last["env_steps"] is not None
     first_step = (1 - _FINAL_SHARE) * last["env_steps"]
     seconds = last["seconds"] or math.nan
-    result = {
+    result: dict[str, Any] = {
         "env_steps": int(last["env_steps"]),
         "seconds": seconds,
         "steps_per_second": last["env_steps"] / seconds,
@@ -139,7 +153,24 @@ def summarise(run: RunDirectory, tracker: ExplorationTracker) -> dict[str, Any]:
     explored = tracker.figures()
     if explored:
         result |= {**explored, "first_goal_steps": tracker.first_goal_steps}
+    warnings = _warnings(rows)
+    if warnings:
+        result["warnings"] = warnings
     return result
+
+
+def _warnings(rows: Sequence[Mapping[str, float | None]]) -> list[str]:
+    """What a user should know about a run that went through."""
+    silent = [
+        any(name.endswith("_duplicates") and value == 1 for name, value in row.items())
+        for row in rows
+    ]
+    if sum(silent) <= len(silent) / 2:
+        return []
+    return [
+        f"the bonus was 0 in {sum(silent)} of {len(silent)} updates, because every k-th neighbour "
+        "was at distance 0: observations are constant, or k is too small for the visits per state"
+    ]
 
 
 def _restore(
@@ -149,8 +180,8 @@ def _restore(
     if checkpoint is None:
         return 0, 0, 0.0
     algorithm.restore_from_path(str((checkpoint / "algorithm").resolve()))
-    tracker.load(checkpoint / "exploration.npz")
     progress = json.loads((checkpoint / "progress.json").read_text())
+    tracker.load(checkpoint / "exploration.npz", progress["env_steps"])
     logger.info("resumed from %s", checkpoint)
     return progress["iteration"], progress["env_steps"], progress["seconds"]
 
@@ -163,8 +194,8 @@ def _save(
     write_json(folder / "progress.json", progress)
 
 
-def _check_same(experiment: Experiment, run: RunDirectory) -> None:
-    """A run may be resumed with another stop, and with nothing else changed."""
+def _check_same(experiment: Experiment, run: RunDirectory) -> dict[str, Any]:
+    """A run may be resumed with another stop, and with nothing else changed; the saved one."""
     try:
         saved = parse_experiment(run.read_config()).resolved()
     except ConfigError as error:
@@ -178,6 +209,7 @@ def _check_same(experiment: Experiment, run: RunDirectory) -> None:
             f"{run.path} was started with other settings under {', '.join(changed)}: "
             "choose another place with --out, or undo the change"
         )
+    return saved
 
 
 def _lifetime_steps(result: dict[str, Any]) -> int:
@@ -195,7 +227,9 @@ def _figures(result: dict[str, Any], prefixes: tuple[str, ...]) -> Row:
     """The numbers of an RLlib result that a run keeps; several modules get their id in front."""
     figures = {}
     for name, key in _ENV_METRICS.items():
-        figures[name] = result[ENV_RUNNER_RESULTS].get(key)
+        value = result[ENV_RUNNER_RESULTS].get(key)
+        # NaN where no episode ended in this iteration.
+        figures[name] = value if value is not None and math.isfinite(value) else None
     learners = {
         module_id: values
         for module_id, values in result.get(LEARNER_RESULTS, {}).items()
@@ -206,9 +240,4 @@ def _figures(result: dict[str, Any], prefixes: tuple[str, ...]) -> Row:
         for name, value in values.items():
             if name.startswith(prefixes) or name in _LEARNER_METRICS:
                 figures[prefix + name] = value
-    # RLlib reports NaN where no episode ended in this iteration.
-    return {
-        name: float(value)
-        for name, value in figures.items()
-        if value is not None and math.isfinite(value)
-    }
+    return {name: float(value) for name, value in figures.items() if value is not None}

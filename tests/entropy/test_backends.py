@@ -35,7 +35,7 @@ def test_without_faiss_auto_falls_back_to_torch(monkeypatch, fresh_install_check
     assert resolve_backend("auto", "cpu") == "torch"
     x = gaussian(50, 3)
     assert_exact(neighbor_distances(x, 2), reference(x, 2))
-    with pytest.raises(MissingExtraError, match=r"rllib_rise\[cpu\]"):
+    with pytest.raises(MissingExtraError, match=r"pip install faiss-cpu"):
         neighbor_distances(x, 2, backend="faiss")
 
 
@@ -43,7 +43,7 @@ def test_faiss_gpu_is_refused_where_it_would_abort_the_process(monkeypatch):
     cpu_only = backends_module.FaissInstall({"faiss-cpu": "1.15"}, True, 0, None)
     monkeypatch.setattr(backends_module, "installed_faiss", lambda: cpu_only)
     assert resolve_backend("auto", "cuda:0") == "torch"
-    with pytest.raises(MissingExtraError, match=r"rllib_rise\[gpu\]"):
+    with pytest.raises(MissingExtraError, match=r"pip install faiss-gpu"):
         resolve_backend("faiss-gpu", "cuda:0")
 
 

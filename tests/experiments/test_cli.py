@@ -7,10 +7,13 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 import yaml
 
@@ -75,14 +78,16 @@ def test_train_refuse_resume_evaluate_report(folder: Path):
     assert changed.returncode == 2
     assert "intrinsic" in changed.stdout
 
-    # As after an interruption: two iterations more, on top of the checkpoint that is there.
-    (run / "result.json").unlink()
+    # Two iterations more, on top of the checkpoint that is there.
     longer = ["--set", "alpha=0.5", "--set", "stop.env_steps=768", "--resume"]
     resumed = rise(folder, "train", "small.yaml", *longer)
     assert resumed.returncode == 0, resumed.stderr
     metrics = rows(run / "metrics.csv")
     assert [int(float(row["iteration"])) for row in metrics] == [1, 2, 3, 4, 5, 6]
     assert int(float(metrics[-1]["env_steps"])) == 768
+    assert yaml.safe_load((run / "config.yaml").read_text())["stop"]["env_steps"] == 768
+    with np.load(run / "exploration.npz") as explored:
+        assert explored["visit_counts"].sum() >= 768
 
     evaluated = rise(folder, "evaluate", str(run), "--episodes", "3")
     assert evaluated.returncode == 0, evaluated.stderr
@@ -112,6 +117,13 @@ def test_compare_runs_side_by_side_and_resumes(folder: Path):
     assert "rise" in done.stdout
     assert (out / "report.html").exists()
 
+    seeds = [
+        yaml.safe_load((out / f"rise/seed_{s}/config.yaml").read_text())["seed"] for s in (0, 1)
+    ]
+    assert seeds == [0, 1]
+    one, other = (rows(out / "rise" / f"seed_{s}" / "metrics.csv") for s in (0, 1))
+    assert one[-1]["policy_loss"] != other[-1]["policy_loss"]
+
     assert rise(folder, *arguments).returncode == 2
     untouched = (out / "none" / "seed_0" / "metrics.csv").stat().st_mtime_ns
     shutil.rmtree(out / "rise" / "seed_1")
@@ -138,6 +150,29 @@ def test_a_bonus_defined_outside_the_package_trains(folder: Path):
     assert 0 < float(last["intrinsic_reward_mean"]) < 1
 
 
+def test_ctrl_c_saves_and_resume_goes_on(folder: Path):
+    command = [sys.executable, "-m", "rllib_rise.cli", "train", "small.yaml"]
+    command += ["--set", "stop.env_steps=100000"]
+    process = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True)
+    run = folder / "runs" / "small-rise-seed0"
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline and not (
+        (run / "metrics.csv").exists() and len(rows(run / "metrics.csv")) >= 3
+    ):
+        time.sleep(0.2)
+    process.send_signal(signal.SIGINT)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "--resume" in output
+    done = len(rows(run / "metrics.csv"))
+    (checkpoint,) = (run / "checkpoints").iterdir()
+    assert checkpoint.name == f"iteration_{done:06d}"
+    stop = f"stop.env_steps={128 * (done + 1)}"
+    assert rise(folder, "train", "small.yaml", "--set", stop, "--resume").returncode == 0
+    iterations = [int(float(row["iteration"])) for row in rows(run / "metrics.csv")]
+    assert iterations == list(range(1, done + 2))
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -146,6 +181,7 @@ def test_a_bonus_defined_outside_the_package_trains(folder: Path):
         (("train", "small.yaml", "--set", "alpha=1.5"), "box-cox"),
         (("train", "small.yaml", "--set", "k=128"), "k=128"),
         (("train", "small.yaml", "--set", "env.sise=5"), "sise"),
+        (("train", "small.yaml", "--set", "env.size=1"), "size=1"),
         (("evaluate", "."), "neither a run directory nor a checkpoint"),
         (("report", "."), "."),
     ],

@@ -82,7 +82,7 @@ def test_without_faiss_torch_is_taken_and_the_command_is_given(monkeypatch, fres
     check = _by_name()["k-NN"]
     assert check.state == "missing"
     assert "auto takes torch" in check.detail
-    assert "pip install 'rllib_rise[cpu]'" in check.detail
+    assert "pip install faiss-cpu" in check.detail
 
 
 def test_two_faiss_wheels_are_bad(monkeypatch, fresh_faiss):
@@ -106,7 +106,7 @@ def test_a_missing_extra_comes_with_its_command(monkeypatch, extra, module):
     check = _by_name()[extra]
     assert check.state == "missing"
     assert module in check.detail
-    assert f"pip install 'rllib_rise[{extra}]'" in check.detail
+    assert f"-e '.[{extra}]'" in check.detail
 
 
 def test_extras_are_not_imported():

@@ -22,7 +22,13 @@ def report(cells: list[int], steps: int, goals: int = 0) -> dict:
     counts = np.zeros((2, 2), np.int64)
     np.add.at(counts.reshape(-1), cells, 1)
     reachable = np.array([[True, True], [True, False]])
-    return {"visit_counts": counts, "reachable": reachable, "steps": steps, "goals_reached": goals}
+    return {
+        "visit_counts": counts,
+        "reachable": reachable,
+        "steps": steps,
+        "goals_reached": goals,
+        "first_goal_step": steps if goals else None,
+    }
 
 
 def test_visits_add_up_over_environments_and_divide_by_reachable_cells():
@@ -49,10 +55,20 @@ def test_what_was_saved_is_added_to_after_a_restart(tmp_path: Path):
     tracker.poll(runners, 2)
     tracker.save(tmp_path / "x.npz")
     other = ExplorationTracker()
-    other.load(tmp_path / "x.npz")
+    other.load(tmp_path / "x.npz", 2)
     runners.reports = {(0, 0): report([2], 1)}
     assert other.poll(runners, 3) == {"coverage": 1.0, "goals_reached": 1}
     assert other.first_goal_steps == 2
+
+
+def test_the_first_goal_is_counted_in_steps_of_the_run_within_its_iteration():
+    runners, tracker = Runners(), ExplorationTracker()
+    runners.reports = {(0, i): report([0], 8) for i in range(4)}
+    tracker.poll(runners, 32)
+    runners.reports = {(0, i): report([0], 16) for i in range(4)}
+    runners.reports[0, 2] = {**report([0], 16, goals=2), "first_goal_step": 11}
+    tracker.poll(runners, 64)
+    assert tracker.first_goal_steps == 44
 
 
 def test_environments_without_statistics_give_no_figures():

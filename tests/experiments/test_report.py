@@ -48,7 +48,7 @@ def make_run(
 ):
     """A run directory as training writes it, without the training."""
     run = RunDirectory(path)
-    run.create(experiment(method, seed, **kwargs))
+    run.open(experiment(method, seed, **kwargs))
     metrics = MetricsFile(run.metrics)
     iterations = BUDGET // BATCH if finished else 3
     counted = kwargs.get("env", "rise/Maze-v0") == "rise/Maze-v0"
@@ -453,7 +453,7 @@ class TestErrors:
             write_report([tmp_path / "missing"])
 
     def test_no_rows_yet(self, tmp_path):
-        RunDirectory(tmp_path / "run").create(experiment())
+        RunDirectory(tmp_path / "run").open(experiment())
         with pytest.raises(RunDirectoryError, match=r"no rows in metrics.csv yet: ask again"):
             write_report([tmp_path / "run"])
 

@@ -10,9 +10,10 @@ from rllib_rise.experiments.run_directory import MetricsFile, RunDirectory
 
 def test_an_existing_directory_is_refused(tmp_path: Path):
     run = RunDirectory(tmp_path / "run")
-    run.create({"seed": 1})
+    run.refuse_existing()
+    run.open({"seed": 1})
     with pytest.raises(RunDirectoryError, match="--resume"):
-        run.create({"seed": 1})
+        run.refuse_existing()
     assert run.read_config() == {"seed": 1}
 
 

@@ -44,8 +44,8 @@ def write_report(paths: Sequence[Path], out: Path | None = None) -> Path:
 
     Args:
         paths: Run directories, or a single comparison directory. Unfinished ones are welcome.
-        out: The page; by default `report.html` in the first directory. The data of the figures go
-            into a folder beside it.
+        out: The page; by default `report.html` in the directory, or in the current folder where
+            there are several. The data of the figures go into a folder beside it.
 
     Returns:
         The page.
@@ -57,7 +57,10 @@ def write_report(paths: Sequence[Path], out: Path | None = None) -> Path:
     paths = list(dict.fromkeys(Path(path) for path in paths))
     if not paths:
         raise RunDirectoryError("no run directory given: name at least one")
-    page = Path(out) if out is not None else paths[0] / "report.html"
+    if out is None:
+        # Several runs share a page in the current folder; each keeps its own.
+        out = Path("report.html") if len(paths) > 1 else paths[0] / "report.html"
+    page = Path(out)
     if page.is_dir():
         page = page / "report.html"
     comparisons = [path for path in paths if (path / "comparison.json").exists()]
