@@ -53,9 +53,11 @@ class RND(Bonus):
         super().__init__(settings, obs_shape, seed=seed)
         generator = torch.Generator().manual_seed(seed)
         size = settings.embedding_size
-        self.target = _network(self.obs_shape, size, hidden_layers=0, generator=generator)
+        # Layers draw default weights from the global stream when they are made.
+        with torch.random.fork_rng(devices=[]):
+            self.target = _network(self.obs_shape, size, hidden_layers=0, generator=generator)
+            self.predictor = _network(self.obs_shape, size, hidden_layers=2, generator=generator)
         self.target.requires_grad_(False)
-        self.predictor = _network(self.obs_shape, size, hidden_layers=2, generator=generator)
         self.optimizer = torch.optim.Adam(self.predictor.parameters(), lr=settings.lr)
         self.obs_moments = RunningMoments((max(1, math.prod(self.obs_shape)),))
         self.error_moments = RunningMoments()
@@ -75,21 +77,23 @@ class RND(Bonus):
         moments = self.obs_moments
         if moments.count == 0:
             moments = RunningMoments(moments.mean.shape).to(batch.next_obs.device)
-            moments.update(as_float(batch.next_obs).flatten(1))
+            moments.update(_flat(batch.next_obs))
         chunks = batch.next_obs.split(self.settings.minibatch_size)
         errors = torch.cat([self._error(chunk, moments) for chunk in chunks])
         self._errors = errors
         deviation = self.error_moments.std
         if not bool(deviation > 0):
             deviation = errors.double().std(correction=0)
-        return (errors / deviation.clamp(min=_EPSILON)).to(errors.dtype)
+        if not bool(deviation > 0):
+            return torch.zeros_like(errors)  # nothing differs yet: nothing is newer than the rest
+        return (errors / deviation).to(errors.dtype)
 
     def update(self, batch: Transitions) -> None:
         """Move the moments, then teach the predictor this batch."""
         assert batch.next_obs is not None
         if self._errors is not None:
             self.error_moments.update(self._errors)
-        self.obs_moments.update(as_float(batch.next_obs).flatten(1))
+        self.obs_moments.update(_flat(batch.next_obs))
         count, step = len(batch), self.settings.minibatch_size
         # From seed and update number alone, so that a restored run draws the same order.
         generator = torch.Generator().manual_seed(self.seed * 1_000_003 + int(self.updates))
@@ -114,7 +118,7 @@ class RND(Bonus):
 
     def _whiten(self, obs: Tensor, moments: RunningMoments) -> Tensor:
         mean, std = moments.mean.float(), moments.std.float()
-        flat = ((as_float(obs).flatten(1) - mean) / (std + _EPSILON)).clamp(-_CLIP, _CLIP)
+        flat = ((_flat(obs) - mean) / (std + _EPSILON)).clamp(-_CLIP, _CLIP)
         if not is_image(self.obs_shape):
             return flat
         return flat.reshape(len(obs), *self.obs_shape).movedim(-1, 1)
@@ -139,6 +143,10 @@ class RND(Bonus):
         current = self.optimizer.state_dict()
         self.optimizer.load_state_dict({"state": adam, "param_groups": current["param_groups"]})
         return super().load_state_dict(own, *args, **kwargs)
+
+
+def _flat(obs: Tensor) -> Tensor:
+    return as_float(obs).reshape(len(obs), -1)
 
 
 def _network(

@@ -78,7 +78,7 @@ class StateEntropyBonus(Bonus):
 
     @torch.no_grad()
     def reward(self, batch: Transitions) -> Tensor:
-        """Embed, search, reward; all zero where all particles coincide."""
+        """Embed, search, reward."""
         groups = batch.episodes if self.settings.particles == "episode" else None
         distances = neighbor_distances(
             self.encoder(batch.obs),
@@ -90,7 +90,9 @@ class StateEntropyBonus(Bonus):
         self._usable = _has_k_others(len(batch), self.settings.k, groups, distances.device)
         if not bool((distances[:, -1] > 0).any()):
             self._warn_constant(len(batch))
-            return distances.new_zeros(len(batch))
+            # Before anything was seen there is no scale to judge a lack of distance by.
+            if not bool(self.distance.mean > 0):
+                return distances.new_zeros(len(batch))
         return self._reward(distances)
 
     def _reward(self, distances: Tensor) -> Tensor:

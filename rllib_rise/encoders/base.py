@@ -49,7 +49,7 @@ class Encoder(nn.Module):
 
     def _prepare(self, obs: Tensor) -> Tensor:
         obs = as_float(obs)
-        return obs.movedim(-1, 1) if is_image(self.obs_shape) else obs.flatten(1)
+        return obs.movedim(-1, 1) if is_image(self.obs_shape) else obs.reshape(len(obs), -1)
 
     def train(self, mode: bool = True) -> Encoder:
         """Stay in evaluation mode: an encoder whose statistics move gives drifting rewards."""

@@ -44,15 +44,9 @@ class RandomEncoder(Encoder):
             raise ConfigError(f"embedding_size={embedding_size} must be at least 1")
         self.obs_shape = tuple(obs_shape)
         self.embedding_size = embedding_size
-        if is_image(self.obs_shape):
-            height, width, channels = self.obs_shape
-            trunk, size = conv_trunk(channels, height, width)
-            self.net = nn.Sequential(trunk, nn.Linear(size, embedding_size))
-        else:
-            size = max(1, math.prod(self.obs_shape))
-            self.net = nn.Sequential(
-                nn.Linear(size, _HIDDEN), nn.ReLU(), nn.Linear(_HIDDEN, embedding_size)
-            )
+        # Layers draw default weights from the global stream when they are made.
+        with torch.random.fork_rng(devices=[]):
+            self.net = _network(self.obs_shape, embedding_size)
         generator = torch.Generator().manual_seed(seed)
         for layer in self.net.modules():
             if isinstance(layer, nn.Conv2d | nn.Linear):
@@ -64,3 +58,12 @@ class RandomEncoder(Encoder):
     def encode(self, obs: Tensor) -> Tensor:
         """Embed one chunk."""
         return self.net(obs)
+
+
+def _network(obs_shape: tuple[int, ...], embedding_size: int) -> nn.Sequential:
+    if is_image(obs_shape):
+        height, width, channels = obs_shape
+        trunk, size = conv_trunk(channels, height, width)
+        return nn.Sequential(trunk, nn.Linear(size, embedding_size))
+    size = max(1, math.prod(obs_shape))
+    return nn.Sequential(nn.Linear(size, _HIDDEN), nn.ReLU(), nn.Linear(_HIDDEN, embedding_size))

@@ -209,3 +209,34 @@ def test_unknown_methods_are_refused_with_a_hint(name: str):
     if name == "rize":
         with pytest.raises(ConfigError, match="did you mean 'rise'"):
             resolve_bonus(name)
+
+
+def test_box_cox_does_not_pay_for_collapsing_to_one_point():
+    bonus, spread = make(RISE, form="box-cox", alpha=1.0), batch()
+    usual = bonus.reward(spread)
+    bonus.update(spread)
+    collapsed = bonus.reward(Transitions(obs=torch.zeros(32, 4)))
+    assert collapsed.max() < usual.min()
+
+
+def test_rnd_on_constant_batches_gives_no_bonus():
+    bonus = make(RND)
+    for value in (0.0, 1.0):
+        same = Transitions(obs=torch.full((16, 4), value), next_obs=torch.full((16, 4), value))
+        assert bonus.reward(same).tolist() == [0.0] * 16
+        bonus.update(same)
+
+
+@pytest.mark.parametrize("cls", [RISE, RE3, RND])
+def test_scalar_observations_are_vectors_of_one(cls: type[Bonus]):
+    obs = torch.randn(33)
+    rewards = make(cls, shape=()).reward(Transitions(obs=obs[:-1], next_obs=obs[1:]))
+    assert rewards.shape == (32,)
+
+
+def test_building_rnd_leaves_the_global_random_stream_alone():
+    torch.manual_seed(5)
+    expected = torch.rand(3)
+    torch.manual_seed(5)
+    make(RND)
+    assert torch.equal(torch.rand(3), expected)

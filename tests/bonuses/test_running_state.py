@@ -288,28 +288,20 @@ def test_rnd_sees_no_farther_than_five_deviations(sign: int):
     assert torch.equal(near[:7], far[:7])
 
 
-def test_rnd_divides_by_the_deviation_of_all_errors_of_the_batches_before():
+def test_rnd_whitens_and_divides_by_the_moments_of_all_batches_before():
     bonus = make(RND)
-    first, second = normal(200), normal(50, seed=1, scale=2.0)
-    deviations, errors = [], []
-    for data in (first, second, normal(80, seed=2)):
-        rewards = bonus.reward(data).double().numpy()
+    batches = [normal(200), normal(50, seed=1, scale=2.0), normal(80, seed=2)]
+    errors: list[np.ndarray] = []
+    for number, data in enumerate(batches):
+        rewards = bonus.reward(data)
+        seen = torch.cat([part.next_obs.double() for part in batches[: max(1, number)]])
+        white = (data.next_obs - seen.mean(0)) / seen.std(0, correction=0)
+        x = white.clamp(-5, 5).float()
         with torch.no_grad():
-            moments = bonus.obs_moments
-            obs = data.next_obs.double()
-            mean, std = (
-                (moments.mean, moments.std)
-                if moments.count
-                else (obs.mean(0), obs.std(0, correction=0))
-            )
-            x = ((obs - mean) / std).clamp(-5, 5).float()
-            error = (bonus.predictor(x) - bonus.target(x)).square().mean(1).double().numpy()
-        deviations.append((error / rewards).mean())
-        errors.append(error)
+            errors.append((bonus.predictor(x) - bonus.target(x)).square().mean(1).numpy())
+        deviation = np.concatenate(errors[: max(1, number)]).std()
+        np.testing.assert_allclose(rewards, errors[-1] / deviation, rtol=1e-3)
         bonus.update(data)
-    np.testing.assert_allclose(deviations[0], errors[0].std(), rtol=1e-4)
-    np.testing.assert_allclose(deviations[1], errors[0].std(), rtol=1e-4)
-    np.testing.assert_allclose(deviations[2], np.concatenate(errors[:2]).std(), rtol=1e-4)
 
 
 def test_rnd_learns_a_batch_better_in_more_epochs():
