@@ -25,6 +25,12 @@ SIZE, BUDGET, BATCH = 5, 4000, 500
 VOID = {"meta", "br", "link", "img", "hr", "input"}
 
 
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path, monkeypatch):
+    """A page about several runs goes into the current folder."""
+    monkeypatch.chdir(tmp_path)
+
+
 def experiment(method="rise", seed=0, env="rise/Maze-v0"):
     intrinsic = {"method": method} | ({} if method == "none" else {"alpha": 0.1, "k": 5})
     return {
