@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import sys
 import warnings
@@ -56,6 +55,7 @@ def train(
     from rllib_rise.experiments import display, report, schema, session
     from rllib_rise.experiments.train import train as run_training
 
+    session.silence_rllib()
     overrides = [*set_, *([f"seed={seed}"] if seed is not None else [])]
     experiment = schema.load_experiment(config, overrides)
     schema.check(experiment)
@@ -94,6 +94,7 @@ def evaluate(
     from rllib_rise.experiments.evaluate import evaluate as run_evaluation
     from rllib_rise.experiments.evaluate import find_checkpoint
 
+    session.silence_rllib()
     find_checkpoint(checkpoint)
     with session.ray_session():
         result = run_evaluation(checkpoint, episodes=episodes, explore=explore)
@@ -119,6 +120,7 @@ def compare(
     from rllib_rise.experiments import display, report, schema, session
     from rllib_rise.experiments.compare import compare as run_comparison
 
+    session.silence_rllib()
     experiment = schema.load_experiment(config, set_)
     names = [name.strip() for name in methods.split(",") if name.strip()]
     for name in names:
@@ -182,10 +184,7 @@ def main() -> None:
     """Entry point: errors of ours are one sentence, not a traceback."""
     # Small networks gain nothing from more threads, and on a busy machine they wait for each other.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     warnings.filterwarnings("ignore", category=DeprecationWarning)
-    # RLlib greets every algorithm with the same warnings about its own API stack.
-    logging.getLogger("ray.rllib").setLevel(logging.ERROR)
     # Bonuses given as "module:Class" are looked for where the command was started.
     sys.path.insert(0, os.getcwd())
     try:

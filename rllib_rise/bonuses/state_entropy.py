@@ -13,7 +13,7 @@ from torch import Tensor
 from rllib_rise.bonuses.moments import RunningMoments
 from rllib_rise.bonuses.protocol import Bonus, BonusSettings, Need, Transitions
 from rllib_rise.encoders import make_encoder
-from rllib_rise.entropy import neighbor_distances, renyi_entropy_from_distances
+from rllib_rise.entropy import has_k_others, neighbor_distances, renyi_entropy_from_distances
 from rllib_rise.errors import ConfigError
 
 logger = logging.getLogger(__name__)
@@ -87,7 +87,7 @@ class StateEntropyBonus(Bonus):
             backend=self.settings.knn_backend,
         )
         self._distances = distances
-        self._usable = _has_k_others(len(batch), self.settings.k, groups, distances.device)
+        self._usable = has_k_others(len(batch), self.settings.k, groups).to(distances.device)
         if not bool((distances[:, -1] > 0).any()):
             self._warn_constant(len(batch))
             # Before anything was seen there is no scale to judge a lack of distance by.
@@ -151,11 +151,3 @@ class StateEntropyBonus(Bonus):
                 count,
                 self.settings.k,
             )
-
-
-def _has_k_others(count: int, k: int, groups: Tensor | None, device: torch.device) -> Tensor:
-    """Which particles have at least k others to choose from, `[N]`."""
-    if groups is None:
-        return torch.full((count,), count > k, device=device)
-    _, member, sizes = torch.unique(groups, return_inverse=True, return_counts=True)
-    return sizes[member] > k

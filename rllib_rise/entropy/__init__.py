@@ -8,7 +8,7 @@ from rllib_rise.entropy.backends import (
 )
 from rllib_rise.entropy.estimators import renyi_entropy, renyi_entropy_from_distances
 from rllib_rise.entropy.neighbors import (
-    clipped_count,
+    has_k_others,
     kth_neighbor_distance,
     neighbor_distances,
 )
@@ -24,7 +24,7 @@ __all__ = [
     "REWARD_FORMS",
     "FaissInstall",
     "check_alpha",
-    "clipped_count",
+    "has_k_others",
     "installed_faiss",
     "intrinsic_dimension",
     "kth_neighbor_distance",

@@ -20,7 +20,7 @@ def neighbor_distances(
 
     Where a group (or the whole set) has n - 1 < k other points, the missing columns repeat the
     largest available distance, so the last column is the distance to the (n-1)-th neighbour; a
-    lone point gets 0. `clipped_count` tells how many points that concerns.
+    lone point gets 0. `has_k_others` tells which points that concerns.
 
     Args:
         x: Points [N, m], N >= 0, m >= 1. Half precision and integers are converted to float32.
@@ -67,8 +67,8 @@ def kth_neighbor_distance(
     return neighbor_distances(x, k, groups=groups, backend=backend)[:, -1]
 
 
-def clipped_count(num_points: int, k: int, groups: Tensor | None = None) -> int:
-    """How many points have fewer than k others, so that their k was clipped.
+def has_k_others(num_points: int, k: int, groups: Tensor | None = None) -> Tensor:
+    """Which points have at least k others to choose from; the k of the rest is clipped.
 
     Args:
         num_points: N.
@@ -76,11 +76,13 @@ def clipped_count(num_points: int, k: int, groups: Tensor | None = None) -> int:
         groups: Integer labels [N] or None.
 
     Returns:
-        A number between 0 and N.
+        Booleans [N], on the device of `groups`.
     """
     check_k(k)
-    device = torch.device("cpu") if groups is None else groups.device
-    return sum(n for n in group_points(num_points, groups, device).sizes if n - 1 < k)
+    if groups is None:
+        return torch.full((num_points,), num_points > k)
+    _, member, sizes = groups.unique(return_inverse=True, return_counts=True)
+    return sizes[member] > k
 
 
 def check_k(k: int) -> None:

@@ -10,6 +10,13 @@ from collections.abc import Iterator
 import ray
 
 
+def silence_rllib() -> None:
+    """Keep RLlib from greeting every algorithm with warnings about its own API stack."""
+    import ray.rllib  # noqa: F401 (its import sets the level that is set here)
+
+    logging.getLogger("ray.rllib").setLevel(logging.ERROR)
+
+
 @contextlib.contextmanager
 def ray_session(*, cpus: int | None = None, address: str | None = None) -> Iterator[None]:
     """Ray for the duration of a command: a local instance, or the cluster at `address`.

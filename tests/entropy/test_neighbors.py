@@ -19,7 +19,7 @@ from neighbor_reference import (
 )
 
 from rllib_rise.entropy import (
-    clipped_count,
+    has_k_others,
     kth_neighbor_distance,
     neighbor_distances,
     renyi_reward,
@@ -68,7 +68,8 @@ def test_groups_are_searched_separately_when_uneven_interleaved_and_lone(backend
     for k in (1, 4, 8, 130):
         found = neighbor_distances(x, k, groups=labels, backend=backend)
         assert_exact(found, grouped_reference(x, k, labels))
-        assert clipped_count(len(x), k, labels) == sum(n for n in sizes.values() if n - 1 < k)
+        clipped = int((~has_k_others(len(x), k, labels)).sum())
+        assert clipped == sum(n for n in sizes.values() if n - 1 < k)
 
 
 @both_backends
@@ -98,9 +99,9 @@ def test_lone_points_and_empty_sets_have_defined_results():
     assert kth_neighbor_distance(torch.empty(0, 3), 4).shape == (0,)
     lone = neighbor_distances(gaussian(3, 2), 2, groups=torch.arange(3))
     assert lone.tolist() == [[0.0, 0.0]] * 3
-    assert clipped_count(3, 2) == 0
-    assert clipped_count(3, 3) == 3
-    assert clipped_count(0, 3) == 0
+    assert has_k_others(3, 2).tolist() == [True] * 3
+    assert has_k_others(3, 3).tolist() == [False] * 3
+    assert has_k_others(0, 3).tolist() == []
 
 
 def test_kth_distance_is_the_last_column_and_counts_other_points():

@@ -160,8 +160,3 @@ def test_unknown_environments_and_arguments_are_refused(env, words: str):
     with pytest.raises(ConfigError) as caught:
         build_config(parse_experiment({**MINIMAL, "env": env}))
     assert words in str(caught.value)
-
-
-def test_environment_arguments_are_checked_by_the_environment():
-    experiment = parse_experiment({**MINIMAL, "env": {"id": "rise/Maze-v0", "size": 1}})
-    build_config(experiment)  # values are the constructor's to refuse, names are ours

@@ -113,7 +113,6 @@ def test_the_bonus_enters_the_batch_before_the_advantages_and_only_real_transiti
 
 
 def test_the_next_observation_is_that_of_the_transition(build):
-    """RND's next_obs, checked on an environment whose observation counts its steps."""
     from rllib_rise.bonuses import Need
     from rllib_rise.rllib.runtime import select_transitions
 
