@@ -3,7 +3,7 @@
 How to run:
     python tune_experiments/alpha.py [--steps 50000] [--address auto]
 
-What to expect: a table with a row per trial, twelve of them, run side by side on the cores there are.
+What to expect: a table with a row per trial, twelve of them, run side by side on all cores.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from ray.rllib.utils.metrics import (
 )
 
 from rllib_rise.bonuses.registry import NONE, resolve_bonus
-from rllib_rise.errors import ConfigError, RunDirectoryError
+from rllib_rise.errors import ConfigError, RiseError, RunDirectoryError
 from rllib_rise.experiments.exploration import ExplorationTracker
 from rllib_rise.experiments.interrupt import deferred_interrupt
 from rllib_rise.experiments.returns import RecentReturns, mean_return
@@ -213,7 +213,13 @@ def _check_same(experiment: Experiment, run: RunDirectory) -> dict[str, Any]:
 
 
 def _lifetime_steps(result: dict[str, Any]) -> int:
-    return int(result[ENV_RUNNER_RESULTS][NUM_ENV_STEPS_SAMPLED_LIFETIME])
+    try:
+        return int(result[ENV_RUNNER_RESULTS][NUM_ENV_STEPS_SAMPLED_LIFETIME])
+    except KeyError:
+        raise RiseError(
+            "no env runner returned a sample: the environment probably raised on all of them; "
+            "rllib.num_env_runners=0 runs it in this process and shows its error"
+        ) from None
 
 
 def _metric_prefixes(experiment: Experiment) -> tuple[str, ...]:
