@@ -7,6 +7,7 @@ from rllib_rise.entropy.backends import (
     resolve_backend,
 )
 from rllib_rise.entropy.estimators import renyi_entropy, renyi_entropy_from_distances
+from rllib_rise.entropy.k_search import KSearch, search_k
 from rllib_rise.entropy.neighbors import (
     has_k_others,
     kth_neighbor_distance,
@@ -23,6 +24,7 @@ __all__ = [
     "BACKENDS",
     "REWARD_FORMS",
     "FaissInstall",
+    "KSearch",
     "check_alpha",
     "has_k_others",
     "installed_faiss",
@@ -33,4 +35,5 @@ __all__ = [
     "renyi_entropy_from_distances",
     "renyi_reward",
     "resolve_backend",
+    "search_k",
 ]
