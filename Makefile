@@ -28,7 +28,7 @@ $(VENV)/.package: pyproject.toml constraints.txt
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.package
-	@$(PIP) -e '.[cpu,dev]'
+	@$(PIP) -e '.[cpu,dev,atari,bullet]'
 	@touch $@
 
 demo: $(VENV)/.package

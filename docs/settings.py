@@ -16,8 +16,8 @@ def table() -> str:
     """The settings of RISE as a Markdown table."""
     lines = ["| setting | default | values | meaning |", "|---|---|---|---|"]
     for name, field in RISE.Settings.model_fields.items():
-        choices = get_args(field.annotation)
-        values = ", ".join(f"`{choice}`" for choice in choices) if choices else _bounds(field)
+        choices = [c for part in get_args(field.annotation) for c in get_args(part) or [part]]
+        values = ", ".join(map(_choice, choices)) if choices else _bounds(field)
         lines.append(f"| `{name}` | `{field.default}` | {values} | {field.description} |")
     return "\n".join(lines) + "\n"
 
@@ -25,6 +25,12 @@ def table() -> str:
 def page() -> str:
     """The page with a fresh table."""
     return _MARKERS.sub(lambda match: match[1] + table() + match[2], PAGE.read_text())
+
+
+def _choice(choice) -> str:
+    if choice is type(None):
+        return "none"
+    return choice.__name__ if isinstance(choice, type) else f"`{choice}`"
 
 
 def _bounds(field) -> str:

@@ -54,6 +54,7 @@ def train(
     """Train one run and write its report."""
     from rllib_rise.experiments import display, report, schema, session
     from rllib_rise.experiments.train import train as run_training
+    from rllib_rise.rllib.phase1.cache import CACHE_FOLDER
 
     session.silence_rllib()
     overrides = [*set_, *([f"seed={seed}"] if seed is not None else [])]
@@ -73,7 +74,9 @@ def train(
             resume=resume,
             checkpoint_every=checkpoint_every,
             keep_checkpoints=keep,
+            cache=directory.parent / CACHE_FOLDER,
             on_row=shown.update,
+            on_phase1=shown.phase1,
         )
     _warn(result.pop("warnings", []))
     for name, value in result.items():

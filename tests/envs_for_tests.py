@@ -16,8 +16,14 @@ class ConstantReward(gym.Env):
     observation_space = gym.spaces.Box(-np.inf, np.inf, (3,), np.float32)
     action_space = gym.spaces.Discrete(2)
 
+    made = 0
+
     def __init__(self, config: dict[str, Any] | None = None) -> None:
         self.kind = (config or {}).get("kind", "walk")
+        if self.kind == "second fails":
+            ConstantReward.made += 1
+            if ConstantReward.made > 3:  # RLlib makes one to look at it, then two to step
+                raise RuntimeError("no second environment here")
 
     def reset(self, *, seed: int | None = None, options: dict | None = None):
         super().reset(seed=seed)
@@ -42,6 +48,28 @@ class DictObservations(ConstantReward):
 
     def _observe(self):
         return {"a": np.zeros(2, np.float32)}
+
+
+class Countdown(gym.Env):
+    """Images that show the number of the step: every pixel of `[6, 6, 1]` is it."""
+
+    observation_space = gym.spaces.Box(0, 255, (6, 6, 1), np.uint8)
+    action_space = gym.spaces.Discrete(2)
+
+    def __init__(self, config: dict[str, Any] | None = None) -> None:
+        self.steps = 0
+
+    def reset(self, *, seed: int | None = None, options: dict | None = None):
+        super().reset(seed=seed)
+        self.steps = 0
+        return self._observe(), {}
+
+    def step(self, action):
+        self.steps += 1
+        return self._observe(), 0.0, self.steps >= EPISODE, False, {}
+
+    def _observe(self) -> np.ndarray:
+        return np.full((6, 6, 1), self.steps, np.uint8)
 
 
 class ActionReward(gym.Env):

@@ -31,7 +31,7 @@ def test_every_metric_of_rise_is_explained():
 
     from rllib_rise.bonuses import RISE, Transitions, parse_settings
 
-    bonus = RISE(parse_settings(RISE, {"form": "intrinsic-dim"}), (2,))
+    bonus = RISE(parse_settings(RISE, {"form": "intrinsic-dim", "k": 5}), (2,))
     batch = Transitions(obs=torch.randn(32, 2))
     bonus.reward(batch)
     bonus.update(batch)

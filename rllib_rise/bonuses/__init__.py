@@ -1,6 +1,14 @@
 """Intrinsic rewards behind one protocol: RISE and the methods it is compared with."""
 
-from rllib_rise.bonuses.protocol import Bonus, BonusSettings, Need, Transitions
+from rllib_rise.bonuses.protocol import (
+    Bonus,
+    BonusSettings,
+    Fit,
+    FitReport,
+    FitSteps,
+    Need,
+    Transitions,
+)
 from rllib_rise.bonuses.re3 import RE3
 from rllib_rise.bonuses.registry import (
     method_names,
@@ -17,6 +25,9 @@ __all__ = [
     "RND",
     "Bonus",
     "BonusSettings",
+    "Fit",
+    "FitReport",
+    "FitSteps",
     "Need",
     "Transitions",
     "method_names",

@@ -7,7 +7,8 @@ work. Its settings are a pydantic model; they are not state, so a new config win
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, ClassVar, Literal
 
@@ -45,6 +46,38 @@ class Transitions:
         return len(self.obs)
 
 
+@dataclass(frozen=True)
+class Fit:
+    """What Phase 1 brings forth: all that `Bonus.adopt` needs.
+
+    Attributes:
+        tensors: On the CPU; kept in the cache of fits.
+        info: Plain data about the fit (losses, seconds), kept beside them.
+    """
+
+    tensors: dict[str, Tensor]
+    info: dict[str, Any] = field(default_factory=dict)
+
+
+FitSteps = Generator[str, None, Fit]
+"""A fit under way: yields a line of progress now and then, returns the `Fit`."""
+
+
+@dataclass(frozen=True)
+class FitReport:
+    """What a bonus tells of its Phase 1.
+
+    Attributes:
+        figures: Plain data; `seconds` maps the parts of the work to the time they took.
+        arrays: Numpy arrays for pictures.
+        files: Contents by file name, kept in the run directory.
+    """
+
+    figures: dict[str, Any] = field(default_factory=dict)
+    arrays: dict[str, Any] = field(default_factory=dict)
+    files: dict[str, bytes] = field(default_factory=dict)
+
+
 class BonusSettings(BaseModel):
     """Settings that every method has: how the bonus r_hat enters the reward.
 
@@ -70,6 +103,11 @@ class Bonus(nn.Module):
     it. `reward` reads the state and must not change it: for the same state and batch it gives the
     same values. `update` is called once after it with the same batch, and is where running moments
     move and models learn.
+
+    A bonus with a Phase 1 says so by `warmup_steps`. Before the first update, that many steps are
+    taken with the initial policy, `fit` is called with their observations on one learner, `adopt`
+    with what it returned (or with what an earlier run's `fit` did, if nothing of `fit_settings`
+    differs), and the state is copied to all learners.
     """
 
     name: ClassVar[str]
@@ -80,6 +118,9 @@ class Bonus(nn.Module):
         self.settings = settings
         self.obs_shape = tuple(obs_shape)
         self.seed = seed
+        #: `[n, ...] -> [N, ...]` of all learners, and this learner's rows in it. Whoever runs
+        #: several learners sets it; bonuses that compare transitions with each other use it.
+        self.gather: Callable[[Tensor], tuple[Tensor, slice]] = _alone
 
     @classmethod
     def needs(cls, settings: Any) -> frozenset[Need]:
@@ -96,6 +137,33 @@ class Bonus(nn.Module):
             chunk_size: Transitions of one environment in a batch, where that is fixed.
         """
 
+    @classmethod
+    def warmup_steps(cls, settings: Any, obs_shape: tuple[int, ...]) -> int:
+        """Environment steps that Phase 1 takes, over all environments; 0 where there is none."""
+        return 0
+
+    @classmethod
+    def fit_settings(cls, settings: Any) -> dict[str, Any]:
+        """The settings that `fit` depends on. Runs that agree in them may share one fit."""
+        return settings.model_dump(mode="json")
+
+    @property
+    def fitted(self) -> bool:
+        """False as long as Phase 1 has to run before the first reward."""
+        return True
+
+    def fit(self, obs: Tensor) -> FitSteps:
+        """Learn from the observations `[N, *obs_shape]` of Phase 1, which are on the CPU.
+
+        Depends on them, on `fit_settings` and on the seed alone.
+        """
+        raise NotImplementedError
+        yield ""
+
+    def adopt(self, fit: Fit) -> FitReport:
+        """Take over a fit; afterwards the bonus is `fitted`."""
+        raise NotImplementedError
+
     def reward(self, batch: Transitions) -> Tensor:
         """The bonus r_hat of each transition, `[N]`, finite, before lambda."""
         raise NotImplementedError
@@ -106,3 +174,7 @@ class Bonus(nn.Module):
     def metrics(self) -> dict[str, float]:
         """Figures about the last batch, logged beside the reward."""
         return {}
+
+
+def _alone(values: Tensor) -> tuple[Tensor, slice]:
+    return values, slice(None)

@@ -15,7 +15,7 @@ class RE3Settings(StateEntropySettings):
     """Settings of RE3: a random frozen encoder whatever the observations are, k = 3."""
 
     k: int = Field(3, ge=1, description="Which neighbour's distance counts (self excluded).")
-    encoder: Literal["auto", "identity", "random"] = Field(
+    encoder: Literal["identity", "random"] = Field(
         "random", description="Where distances are taken; RE3's own is random."
     )
 

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from rllib_rise.bonuses.moments import RunningMoments
 from rllib_rise.bonuses.protocol import Bonus, BonusSettings, Need, Transitions
 from rllib_rise.bonuses.registry import register_bonus
-from rllib_rise.encoders.base import as_float, is_image
+from rllib_rise.encoders.base import as_float, image_layout, is_image
 from rllib_rise.encoders.random import conv_trunk
 
 _CLIP = 5.0
@@ -121,7 +121,8 @@ class RND(Bonus):
         flat = ((_flat(obs) - mean) / (std + _EPSILON)).clamp(-_CLIP, _CLIP)
         if not is_image(self.obs_shape):
             return flat
-        return flat.reshape(len(obs), *self.obs_shape).movedim(-1, 1)
+        images = flat.reshape(len(obs), *self.obs_shape)
+        return images if image_layout(self.obs_shape).channels_first else images.movedim(-1, 1)
 
     def state_dict(self, *args: Any, **kwargs: Any) -> dict[str, Tensor]:  # type: ignore[override]
         """Weights, moments and Adam's own moments, as one flat dict of tensors."""
@@ -154,7 +155,7 @@ def _network(
 ) -> nn.Sequential:
     layers: list[nn.Module]
     if is_image(obs_shape):
-        height, width, channels = obs_shape
+        height, width, channels, _ = image_layout(obs_shape)
         trunk, width_in = conv_trunk(channels, height, width)
         layers = [trunk]
     else:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from rllib_rise.bonuses.moments import RunningMoments
 from rllib_rise.bonuses.protocol import Bonus, BonusSettings, Need, Transitions
-from rllib_rise.encoders import make_encoder
+from rllib_rise.encoders import Encoder, make_encoder
 from rllib_rise.entropy import has_k_others, neighbor_distances, renyi_entropy_from_distances
 from rllib_rise.errors import ConfigError
 
@@ -25,12 +25,9 @@ FLOOR_FRACTION = 1e-3
 class StateEntropySettings(BonusSettings):
     """Settings of the bonuses that reward the distance to the k-th nearest neighbour."""
 
-    k: int = Field(5, ge=1, description="Which neighbour's distance counts (self excluded).")
-    encoder: Literal["auto", "identity", "random"] = Field(
-        "auto",
-        description="Where distances are taken: auto is identity for vectors, random for images.",
-    )
-    embedding_size: int = Field(128, ge=1, description="Dimension of a random encoder's output.")
+    k: Any
+    encoder: str
+    embedding_size: int = Field(128, ge=1, description="Dimension of a network's embedding.")
     particles: Literal["batch", "episode"] = Field(
         "batch", description="Neighbours among the whole batch, or within an episode's chunk."
     )
@@ -51,13 +48,29 @@ class StateEntropyBonus(Bonus):
 
     def __init__(self, settings: Any, obs_shape: tuple[int, ...], *, seed: int = 0) -> None:
         super().__init__(settings, obs_shape, seed=seed)
-        self.encoder = make_encoder(
-            settings.encoder, obs_shape, embedding_size=settings.embedding_size, seed=seed
-        )
+        self.encoder = self._make_encoder()
         self.distance = RunningMoments()
         self._distances: Tensor | None = None
         self._usable: Tensor | None = None
         self._warned = False
+
+    def _make_encoder(self) -> Encoder:
+        return make_encoder(
+            self.settings.encoder,
+            self.obs_shape,
+            embedding_size=self.settings.embedding_size,
+            seed=self.seed,
+        )
+
+    @property
+    def k(self) -> int:
+        """Which neighbour's distance counts."""
+        return self.settings.k
+
+    @classmethod
+    def largest_k(cls, settings: Any) -> int:
+        """The largest k that these settings can lead to."""
+        return settings.k
 
     @classmethod
     def needs(cls, settings: Any) -> frozenset[Need]:
@@ -69,31 +82,42 @@ class StateEntropyBonus(Bonus):
         """K must be smaller than the number of particles it chooses from."""
         within_episode = settings.particles == "episode"
         particles = chunk_size if within_episode and chunk_size is not None else batch_size
-        if settings.k >= particles:
+        if cls.largest_k(settings) >= particles:
             what = "steps per environment and batch" if within_episode else "transitions per batch"
+            found = "" if settings.k == cls.largest_k(settings) else " (up to 15)"
             raise ConfigError(
-                f"intrinsic.k={settings.k} is not below the {particles} {what}: "
+                f"intrinsic.k={settings.k}{found} is not below the {particles} {what}: "
                 "lower k or enlarge the batch"
             )
 
     @torch.no_grad()
     def reward(self, batch: Transitions) -> Tensor:
         """Embed, search, reward."""
-        groups = batch.episodes if self.settings.particles == "episode" else None
-        distances = neighbor_distances(
-            self.encoder(batch.obs),
-            self.settings.k,
-            groups=groups,
-            backend=self.settings.knn_backend,
-        )
-        self._distances = distances
-        self._usable = has_k_others(len(batch), self.settings.k, groups).to(distances.device)
+        distances, usable, own = self._search(batch)
+        self._distances, self._usable = distances, usable
         if not bool((distances[:, -1] > 0).any()):
-            self._warn_constant(len(batch))
+            self._warn_constant(len(distances))
             # Before anything was seen there is no scale to judge a lack of distance by.
             if not bool(self.distance.mean > 0):
                 return distances.new_zeros(len(batch))
-        return self._reward(distances)
+        return self._reward(distances)[own]
+
+    def _search(self, batch: Transitions) -> tuple[Tensor, Tensor, slice]:
+        """Distances of all learners' transitions, which have k others, and which are this one's.
+
+        All learners get the same tensors, so that whatever is derived from them stays the same.
+        """
+        embeddings, backend = self.encoder(batch.obs), self.settings.knn_backend
+        if self.settings.particles == "batch":
+            everyone, own = self.gather(embeddings)
+            distances = neighbor_distances(everyone, self.k, backend=backend)
+            usable = has_k_others(len(everyone), self.k).to(distances.device)
+            return distances, usable, own
+        groups = batch.episodes
+        distances = neighbor_distances(embeddings, self.k, groups=groups, backend=backend)
+        usable = has_k_others(len(batch), self.k, groups).to(distances.device)
+        everyone, own = self.gather(distances)
+        return everyone, self.gather(usable)[0], own
 
     def _reward(self, distances: Tensor) -> Tensor:
         raise NotImplementedError
@@ -120,7 +144,7 @@ class StateEntropyBonus(Bonus):
         rho = self._distances[:, -1]
         figures = {
             "intrinsic_clipped_k": float((~self._usable).sum()),
-            f"{self.name}_k": float(self.settings.k),
+            f"{self.name}_k": float(self.k),
             f"{self.name}_duplicates": float((rho == 0).double().mean()),
         }
         entropy = self._entropy(rho)
@@ -130,7 +154,7 @@ class StateEntropyBonus(Bonus):
 
     def _entropy(self, rho: Tensor) -> float | None:
         """The estimate over the whole batch; undefined within episodes and for k <= order - 1."""
-        order, k = self.entropy_order, min(self.settings.k, len(rho) - 1)
+        order, k = self.entropy_order, min(self.k, len(rho) - 1)
         if self.settings.particles == "episode" or k < 1 or k <= order - 1:
             return None
         if order >= 1:
@@ -149,5 +173,5 @@ class StateEntropyBonus(Bonus):
                 "the number of visits to each state",
                 self.name,
                 count,
-                self.settings.k,
+                self.k,
             )

@@ -13,6 +13,8 @@ from rllib_rise.encoders.base import Encoder
 class IdentityEncoder(Encoder):
     """Flattens; bytes are scaled to [0, 1]. What the paper does for vector observations."""
 
+    kind = "identity"
+
     def __init__(self, obs_shape: Sequence[int]) -> None:
         super().__init__()
         self.obs_shape = tuple(obs_shape)

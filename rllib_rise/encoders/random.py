@@ -9,7 +9,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from rllib_rise.encoders.base import Encoder, is_image
+from rllib_rise.encoders.base import Encoder, image_layout, is_image
 from rllib_rise.errors import ConfigError
 
 _CONV_LAYERS = 4
@@ -38,6 +38,8 @@ class RandomEncoder(Encoder):
     the same seed and no other random stream is disturbed.
     """
 
+    kind = "random"
+
     def __init__(self, obs_shape: Sequence[int], *, embedding_size: int, seed: int) -> None:
         super().__init__()
         if embedding_size < 1:
@@ -62,7 +64,7 @@ class RandomEncoder(Encoder):
 
 def _network(obs_shape: tuple[int, ...], embedding_size: int) -> nn.Sequential:
     if is_image(obs_shape):
-        height, width, channels = obs_shape
+        height, width, channels, _ = image_layout(obs_shape)
         trunk, size = conv_trunk(channels, height, width)
         return nn.Sequential(trunk, nn.Linear(size, embedding_size))
     size = max(1, math.prod(obs_shape))

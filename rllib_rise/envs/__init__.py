@@ -9,13 +9,18 @@ import gymnasium as gym
 from rllib_rise.envs.maze import ExplorationStatistics, Maze
 from rllib_rise.envs.maze_structure import MazeStructure, generate_maze
 
+ATARI_ID = "rise/Atari-v0"
 MAZE_ID = "rise/Maze-v0"
-IDS = {MAZE_ID: "rllib_rise.envs.maze:Maze"}
+IDS = {MAZE_ID: "rllib_rise.envs.maze:Maze", ATARI_ID: "rllib_rise.envs.atari:Atari"}
 """Every Gymnasium id of this package, with its entry point."""
+VECTOR_ENTRY_POINTS = {ATARI_ID: "rllib_rise.envs.atari:AtariVector"}
+"""Those that have a vector environment of their own."""
 
 __all__ = [
+    "ATARI_ID",
     "IDS",
     "MAZE_ID",
+    "VECTOR_ENTRY_POINTS",
     "ExplorationStatistics",
     "Maze",
     "MazeStructure",
@@ -28,7 +33,11 @@ def register() -> None:
     """Makes the environments known to Gymnasium; calling it again changes nothing."""
     for env_id, entry_point in IDS.items():
         if env_id not in gym.registry:
-            gym.register(id=env_id, entry_point=entry_point)
+            gym.register(
+                id=env_id,
+                entry_point=entry_point,
+                vector_entry_point=VECTOR_ENTRY_POINTS.get(env_id),
+            )
 
 
 register()

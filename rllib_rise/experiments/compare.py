@@ -4,6 +4,7 @@
 <out>/<method>/seed_<n>/             a run directory each
 <out>/runs.csv                       the final figures of every run
 <out>/summary.json                   per method and figure: estimate and interval; improvement
+<out>/phase1-cache/                  fits of Phase 1, shared by runs that differ in nothing of it
 <out>/report.html
 """
 
@@ -30,6 +31,7 @@ from rllib_rise.experiments.statistics import (
     censored_median,
     probability_of_improvement,
 )
+from rllib_rise.rllib.phase1.cache import CACHE_FOLDER
 
 # Figures of a finished run, in the order of the tables, and the range they must lie in.
 FIGURES = {"coverage": (0.0, 1.0), "return": (-math.inf, math.inf)}
@@ -97,7 +99,7 @@ def compare(
     per_run = needed_cpus(experiment.rllib)
     cores = int(ray.cluster_resources().get("CPU", 1))
     limit = max_concurrent or max(1, cores // per_run)
-    failures = _run_all(experiments, todo, limit, on_progress)
+    failures = _run_all(experiments, todo, out / CACHE_FOLDER, limit, on_progress)
     if failures:
         lines = "; ".join(f"{e.method} seed {e.seed}: {reason}" for e, reason in failures)
         raise RiseError(f"{len(failures)} of {len(todo)} runs failed ({lines}); mend and --resume")
@@ -199,6 +201,7 @@ def _open(
 def _run_all(
     experiments: dict[str, Experiment],
     todo: list[Entry],
+    cache: Path,
     limit: int,
     on_progress: Callable[[list[Progress]], None],
 ) -> list[tuple[Entry, str]]:
@@ -211,7 +214,8 @@ def _run_all(
             if RunDirectory(entry.directory).finished:
                 continue
             data = {**experiments[entry.method].resolved(), "seed": entry.seed}
-            running[_run_one.remote(data, str(entry.directory.resolve()))] = entry
+            task = _run_one.remote(data, str(entry.directory.resolve()), str(cache.resolve()))
+            running[task] = entry
         done, _ = ray.wait(list(running), timeout=_POLL_SECONDS) if running else ([], [])
         for task in done:
             entry = running.pop(task)
@@ -225,18 +229,20 @@ def _run_all(
 
 
 @ray.remote(num_cpus=1, max_retries=0)
-def _run_one(data: dict[str, Any], directory: str) -> None:
+def _run_one(data: dict[str, Any], directory: str, cache: str) -> None:
     from rllib_rise.experiments.train import train
 
     experiment = parse_experiment(data)
     run = RunDirectory(Path(directory))
-    train(experiment, run.path, resume=run.exists)
+    train(experiment, run.path, resume=run.exists, cache=Path(cache))
 
 
 def _progress(entry: Entry, experiment: Experiment, active: set[Path]) -> Progress:
     run = RunDirectory(entry.directory)
     last = _last_row(run)
     state = "done" if run.finished else "running" if entry.directory in active else "waiting"
+    if state == "running" and not last:
+        state = run.last_of_phase1() or state
     coverage = last.get("coverage")
     return Progress(
         entry,

@@ -45,6 +45,14 @@ class RunDisplay:
             self._last_line = time.monotonic()
             self._console.print(self._line(left), soft_wrap=True)
 
+    def phase1(self, line: str) -> None:
+        """Show how far Phase 1 is."""
+        text = f"Phase 1: {line}"
+        if self._console.is_terminal:
+            self._live.update(Group(Text(self._title, style="bold"), Text(text)))
+        else:
+            self._console.print(text, soft_wrap=True, markup=False, highlight=False)
+
     def _seconds_left(self, env_steps: float) -> float | None:
         now = time.monotonic()
         if self._first_steps is None:

@@ -20,7 +20,7 @@ _RAY_SERIES = "2.60"
 _INSTALL_RAY = "pip install 'ray[rllib,tune,default]>=2.60,<2.61'"
 # Extra: (the modules that it brings, what it is for).
 _EXTRAS = {
-    "atari": (("ale_py", "cv2"), "Atari games"),
+    "atari": (("ale_py",), "Atari games"),
     "bullet": (("pybullet", "pybullet_envs_gymnasium"), "PyBullet robots"),
     "tune": (("optuna",), "hyperparameter search"),
 }

@@ -15,6 +15,7 @@ from ray.rllib.utils.metrics import (
     EVALUATION_RESULTS,
 )
 
+from rllib_rise.envs.figures import EPISODE_FIGURES
 from rllib_rise.errors import ConfigError, RunDirectoryError
 from rllib_rise.experiments.run_directory import RunDirectory
 from rllib_rise.experiments.schema import build_config, parse_experiment
@@ -80,4 +81,9 @@ def evaluate(path: Path, *, episodes: int = 10, explore: bool = False) -> dict[s
     values = {name: float(figures[key]) for name, key in names.items()}
     if not all(math.isfinite(value) for value in values.values()):
         raise RunDirectoryError(f"no episode of {checkpoint} came to an end")
-    return {"checkpoint": str(checkpoint), "episodes": episodes, **values}
+    told = {
+        name: total["sum"] / total["count"]
+        for name, total in figures.get(EPISODE_FIGURES, {}).items()
+        if total["count"]
+    }
+    return {"checkpoint": str(checkpoint), "episodes": episodes, **values, **told}

@@ -78,9 +78,13 @@ class ExplorationTracker:
             first_goal_steps=-1 if self.first_goal_steps is None else self.first_goal_steps,
         )
 
+    def begin(self, env_steps: int) -> None:
+        """Count from `env_steps` on, which were taken before the environments were made."""
+        self._env_steps = self._started_at = env_steps
+
     def load(self, path: Path, env_steps: int) -> None:
         """Go on from a file that `save` wrote after `env_steps`."""
-        self._env_steps = self._started_at = env_steps
+        self.begin(env_steps)
         if not path.exists():
             return
         with np.load(path) as data:

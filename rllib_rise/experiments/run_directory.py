@@ -6,6 +6,8 @@ metrics.csv       a row per training iteration; episode_return_mean is over rece
 events.out...     the same for TensorBoard
 checkpoints/      iteration_000010/{algorithm/, progress.json, exploration.npz}, newest kept
 exploration.npz   visit counts, where the environment counts them
+phase1.json,.npz  what Phase 1 did, for the report; phase1.log: its progress
+encoder.safetensors  the encoder that Phase 1 fitted, for `encoder_file` of other runs
 result.json       final figures; its presence says that the run is finished
 report.html       the page of `rise report`
 """
@@ -40,6 +42,7 @@ class RunDirectory:
         self.exploration = self.path / "exploration.npz"
         self.checkpoints = self.path / "checkpoints"
         self.report = self.path / "report.html"
+        self.phase1_log = self.path / "phase1.log"
 
     @property
     def exists(self) -> bool:
@@ -63,10 +66,20 @@ class RunDirectory:
         self.checkpoints.mkdir(parents=True, exist_ok=True)
         self.result.unlink(missing_ok=True)
         if self.latest_checkpoint() is None:
-            for events in self.path.glob("events.out.tfevents.*"):
-                events.unlink()
+            for leftover in (*self.path.glob("events.out.tfevents.*"), self.phase1_log):
+                leftover.unlink(missing_ok=True)
         write_json(self.path / "versions.json", versions())
         write_text(self.config, yaml.safe_dump(experiment, sort_keys=False))
+
+    def log_phase1(self, line: str) -> None:
+        """Add a line to the progress of Phase 1."""
+        with self.phase1_log.open("a") as stream:
+            stream.write(line + "\n")
+
+    def last_of_phase1(self) -> str | None:
+        """The last line of Phase 1's progress."""
+        lines = self.phase1_log.read_text().splitlines() if self.phase1_log.exists() else []
+        return lines[-1] if lines else None
 
     def read_config(self) -> dict[str, Any]:
         """The resolved experiment as plain data."""
@@ -170,6 +183,11 @@ def write_json(path: Path, data: Any) -> None:
 
 def write_text(path: Path, text: str) -> None:
     """Write a file in one piece: readers see the old one or the new one."""
+    write_bytes(path, text.encode())
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write a file in one piece."""
     partial = path.with_name(path.name + ".partial")
-    partial.write_text(text)
+    partial.write_bytes(content)
     partial.replace(path)

@@ -4,7 +4,7 @@ algorithm: PPO
 env: {id: rise/Maze-v0, size: 20}     # or just the id
 seed: 0
 stop: {env_steps: 150000}
-rllib: {lr: 0.0003, model_config: {fcnet_hiddens: [64, 64]}}
+rllib: {lr: 0.0003, model_config: {fcnet_hiddens: [64, 64]}}  # or rl_module: package.module:Class
 intrinsic: {method: rise, alpha: 0.1}
 methods: {re3: {lambda_0: 0.05}}      # what `rise compare` gives the other methods
 """
@@ -12,6 +12,7 @@ methods: {re3: {lambda_0: 0.05}}      # what `rise compare` gives the other meth
 from __future__ import annotations
 
 import copy
+import importlib
 import inspect
 from collections.abc import Iterable
 from functools import cache
@@ -25,6 +26,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from ray.tune import registry
 
 from rllib_rise.bonuses.registry import NONE, explain, nearest, parse_settings, resolve_bonus
+from rllib_rise.envs import IDS, bullet
 from rllib_rise.errors import ConfigError, RiseError
 
 # RLlib settings that have a place of their own in the schema.
@@ -177,17 +179,22 @@ def apply_overrides(data: dict[str, Any], overrides: Iterable[str]) -> dict[str,
 
 def build_config(experiment: Experiment) -> Any:
     """The RLlib config of an experiment."""
+    from ray.rllib.core.rl_module.rl_module import RLModuleSpec
+
     from rllib_rise.rllib import RISEPPOConfig
 
     check_env(experiment.env)
     settings = copy.deepcopy(experiment.rllib)
     model_config = settings.pop("model_config", None)
+    rl_module = settings.pop("rl_module", None)
     config = RISEPPOConfig()
     config.environment(experiment.env.id, env_config=experiment.env.kwargs)
     config.debugging(seed=experiment.seed)
     config.update_from_dict(settings)
     if model_config is not None:
         config.rl_module(model_config=model_config)
+    if rl_module is not None:
+        config.rl_module(rl_module_spec=RLModuleSpec(module_class=import_rl_module(rl_module)))
     return config.intrinsic(**experiment.settings_of(experiment.method))
 
 
@@ -201,9 +208,33 @@ def check(experiment: Experiment) -> None:
         raise ConfigError(f"RLlib refuses the settings under rllib: {error}") from error
 
 
+def import_rl_module(path: str) -> Any:
+    """The RLModule class behind `rllib.rl_module`, written as package.module:ClassName."""
+    from ray.rllib.core.rl_module.rl_module import RLModule
+
+    module_name, separator, name = str(path).partition(":")
+    if not separator:
+        raise ConfigError(
+            f"rllib.rl_module={path!r}: write it as package.module:ClassName, "
+            "e.g. rllib_rise.rllib.modules:PaperPPOModule"
+        )
+    try:
+        module_class = getattr(importlib.import_module(module_name), name)
+    except (ImportError, AttributeError) as error:
+        raise ConfigError(f"rllib.rl_module={path!r} cannot be imported: {error}") from None
+    if not (isinstance(module_class, type) and issubclass(module_class, RLModule)):
+        raise ConfigError(f"rllib.rl_module={path!r} is no subclass of RLlib's RLModule")
+    return module_class
+
+
 def check_env(env: EnvSpec) -> None:
-    """Refuse an unknown environment, or arguments that its constructor does not have."""
-    if (
+    """Refuse an unknown environment, and arguments that it does not take.
+
+    Environments of this package are made once: that finds every wrong value and missing extra.
+    """
+    if env.id in bullet.IDS:
+        bullet.load()
+    elif (
         registry._global_registry.contains(registry.ENV_CREATOR, env.id)
         and env.id not in gym.registry
     ):
@@ -218,11 +249,12 @@ def check_env(env: EnvSpec) -> None:
     if creator is None:
         return
     parameters = inspect.signature(creator).parameters
-    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
-        return
-    for key in env.kwargs:
+    any_name = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
+    for key in () if any_name else env.kwargs:
         if key not in parameters:
             raise ConfigError(f"env.{key} is not an argument of {env.id}{nearest(key, parameters)}")
+    if env.id in IDS:
+        gym.make(env.id, **env.kwargs).close()
 
 
 @cache
@@ -234,7 +266,9 @@ def rllib_keys() -> frozenset[str]:
     stored = {key for key in vars(config) if not key.startswith("_")}
     # Some are kept behind a property, e.g. train_batch_size_per_learner.
     hidden = {key[1:] for key in vars(config) if key.startswith("_") and hasattr(config, key[1:])}
-    return frozenset((stored | hidden | {"model_config"}) - set(_ELSEWHERE))
+    # Where fits are kept is the command's business.
+    ours = {*_ELSEWHERE, "intrinsic_cache"}
+    return frozenset((stored | hidden | {"model_config", "rl_module"}) - ours)
 
 
 def _top_level() -> list[str]:

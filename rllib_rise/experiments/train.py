@@ -2,43 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import math
+import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from ray.rllib.utils.metrics import (
-    ENV_RUNNER_RESULTS,
-    EPISODE_LEN_MEAN,
-    EPISODE_RETURN_MEAN,
-    LEARNER_RESULTS,
-    NUM_ENV_STEPS_SAMPLED_LIFETIME,
-    NUM_EPISODES,
-)
-
-from rllib_rise.bonuses.registry import NONE, resolve_bonus
-from rllib_rise.errors import ConfigError, RiseError, RunDirectoryError
+from rllib_rise.bonuses.registry import NONE
+from rllib_rise.errors import ConfigError, RunDirectoryError
 from rllib_rise.experiments.exploration import ExplorationTracker
 from rllib_rise.experiments.interrupt import deferred_interrupt
-from rllib_rise.experiments.returns import RecentReturns, mean_return
+from rllib_rise.experiments.phase1_files import write_report_of_phase1
+from rllib_rise.experiments.returns import RecentReturns
+from rllib_rise.experiments.rows import Row, lifetime_steps, metric_prefixes, row_figures
 from rllib_rise.experiments.run_directory import MetricsFile, RunDirectory, write_json
 from rllib_rise.experiments.schema import Experiment, build_config, check, parse_experiment
+from rllib_rise.experiments.summary import summarise
 
 logger = logging.getLogger(__name__)
 
-_ENV_METRICS = {
-    "episode_return_mean": EPISODE_RETURN_MEAN,
-    "episode_len_mean": EPISODE_LEN_MEAN,
-    "episodes": NUM_EPISODES,
-}
-_LEARNER_METRICS = ("policy_loss", "vf_loss", "entropy", "mean_kl_loss")
-_FINAL_SHARE = 0.1
 _SAVE_SECONDS = 300
-Row = dict[str, float]
 
 
 def train(
@@ -48,7 +36,9 @@ def train(
     resume: bool = False,
     checkpoint_every: int = 50,
     keep_checkpoints: int = 2,
+    cache: Path | None = None,
     on_row: Callable[[Row], None] = lambda row: None,
+    on_phase1: Callable[[str], None] = lambda line: None,
 ) -> dict[str, Any]:
     """Train until the experiment's stop; return the final figures.
 
@@ -59,7 +49,9 @@ def train(
         checkpoint_every: Iterations between checkpoints; there is one every five minutes besides,
             at the end, and after Ctrl-C, which ends the run behind the present iteration.
         keep_checkpoints: How many to keep.
+        cache: A folder that keeps the fits of Phase 1 for other runs.
         on_row: Called with each iteration's figures.
+        on_phase1: Called with a line of text now and then, before the first iteration.
     """
     run = RunDirectory(directory)
     check(experiment)
@@ -70,128 +62,162 @@ def train(
             return run.read_result()
     else:
         run.refuse_existing()
-    algorithm = build_config(experiment).build_algo()
+    config = build_config(experiment)
+    if cache is not None:
+        config.intrinsic(cache=cache.resolve())
+    algorithm = config.build_algo()
     try:
+        _check_budget(experiment, algorithm)
         # Only now: what cannot be built leaves nothing behind.
         run.open(experiment.resolved())
-        return _loop(experiment, run, algorithm, checkpoint_every, keep_checkpoints, on_row)
+        training = _Training(experiment, run, algorithm, keep_checkpoints)
+        with deferred_interrupt() as interrupted:
+            training.prepare(interrupted, on_phase1)
+            training.loop(interrupted, checkpoint_every, on_row)
+        return training.finish()
     finally:
         algorithm.stop()
 
 
-def _loop(
-    experiment: Experiment,
-    run: RunDirectory,
-    algorithm: Any,
-    checkpoint_every: int,
-    keep: int,
-    on_row: Callable[[Row], None],
-) -> dict[str, Any]:
-    from tensorboardX import SummaryWriter
+@dataclass
+class _Progress:
+    """How far a run is; what a checkpoint of ours adds to RLlib's."""
 
-    tracker = ExplorationTracker()
-    iteration, env_steps, seconds = _restore(run, algorithm, tracker)
-    metrics = MetricsFile(run.metrics, keep_iterations=iteration)
-    returns = RecentReturns(run.read_metrics())
-    writer = SummaryWriter(str(run.path), purge_step=env_steps or None)
-    prefixes = _metric_prefixes(experiment)
-    done = env_steps >= experiment.stop.env_steps
-    saved_at = time.monotonic()
-    with deferred_interrupt() as interrupted:
-        while not done:
-            started = time.perf_counter()
-            result = algorithm.train()
-            elapsed = time.perf_counter() - started
-            iteration, seconds = iteration + 1, seconds + elapsed
-            before, env_steps = env_steps, _lifetime_steps(result)
-            row = {
-                "iteration": iteration,
-                "env_steps": env_steps,
-                "seconds": seconds,
-                "steps_per_second": (env_steps - before) / elapsed,
-                **_figures(result, prefixes),
-                **tracker.poll(algorithm, env_steps),
-            }
-            returns.add(row)
-            metrics.append(row)
-            for name, value in row.items():
-                if math.isfinite(value):
-                    writer.add_scalar(name, value, env_steps)
-            on_row(row)
-            target = experiment.stop.episode_return
-            solved = target is not None and row.get("episode_return_mean", -math.inf) >= target
-            done = solved or env_steps >= experiment.stop.env_steps
-            due = iteration % checkpoint_every == 0 or time.monotonic() - saved_at > _SAVE_SECONDS
-            if done or due or interrupted.is_set():
-                saved_at = time.monotonic()
-                progress = {"iteration": iteration, "env_steps": env_steps, "seconds": seconds}
-                save = partial(_save, algorithm=algorithm, tracker=tracker, progress=progress)
-                run.add_checkpoint(iteration, save, keep=keep)
-            if interrupted.is_set() and not done:
-                writer.close()
+    iteration: int = 0
+    env_steps: int = 0
+    seconds: float = 0.0
+
+
+class _Training:
+    """A run under way."""
+
+    def __init__(
+        self, experiment: Experiment, run: RunDirectory, algorithm: Any, keep_checkpoints: int
+    ) -> None:
+        self._experiment, self._run, self._algorithm = experiment, run, algorithm
+        self._keep = keep_checkpoints
+        self._tracker = ExplorationTracker()
+        self._progress = _restore(run, algorithm, self._tracker)
+        self._warmup_steps = 0
+
+    def prepare(self, interrupted: threading.Event, on_phase1: Callable[[str], None]) -> None:
+        """Phase 1, if there is one and it has not run; a checkpoint right after it."""
+        if self._experiment.method == NONE:
+            return
+        started = time.perf_counter()
+
+        def show(line: str) -> None:
+            if interrupted.is_set():
                 raise KeyboardInterrupt
-    writer.close()
-    tracker.save(run.exploration)
-    result = summarise(run, tracker)
-    write_json(run.result, result)
-    return result
+            self._run.log_phase1(line)
+            on_phase1(line)
+
+        report = self._algorithm.prepare_intrinsic(show)
+        self._warmup_steps = self._algorithm.warmup_env_steps()
+        if report is None:
+            return
+        write_report_of_phase1(self._run.path, report)
+        self._progress.env_steps += report.env_steps
+        self._progress.seconds += time.perf_counter() - started
+        self._tracker.begin(self._progress.env_steps)
+        self._save()
+
+    def loop(
+        self,
+        interrupted: threading.Event,
+        checkpoint_every: int,
+        on_row: Callable[[Row], None],
+    ) -> None:
+        """Iterate until the experiment's stop."""
+        from tensorboardX import SummaryWriter
+
+        progress, stop = self._progress, self._experiment.stop
+        metrics = MetricsFile(self._run.metrics, keep_iterations=progress.iteration)
+        returns = RecentReturns(self._run.read_metrics())
+        done = progress.env_steps >= stop.env_steps
+        saved_at = time.monotonic()
+        purge = progress.env_steps if progress.iteration else None
+        with contextlib.closing(SummaryWriter(str(self._run.path), purge_step=purge)) as writer:
+            while not done:
+                row = self._iterate()
+                returns.add(row)
+                metrics.append(row)
+                for name, value in row.items():
+                    if math.isfinite(value):
+                        writer.add_scalar(name, value, progress.env_steps)
+                on_row(row)
+                target = stop.episode_return
+                solved = target is not None and row.get("episode_return_mean", -math.inf) >= target
+                done = solved or progress.env_steps >= stop.env_steps
+                due = progress.iteration % checkpoint_every == 0
+                if done or due or interrupted.is_set() or _long_ago(saved_at):
+                    saved_at = time.monotonic()
+                    self._save()
+                if interrupted.is_set() and not done:
+                    raise KeyboardInterrupt
+
+    def _iterate(self) -> Row:
+        """One iteration and its figures."""
+        progress = self._progress
+        started = time.perf_counter()
+        result = self._algorithm.train()
+        elapsed = time.perf_counter() - started
+        before, progress.env_steps = (
+            progress.env_steps,
+            lifetime_steps(result) + self._warmup_steps,
+        )
+        progress.iteration += 1
+        progress.seconds += elapsed
+        return {
+            "iteration": progress.iteration,
+            "env_steps": progress.env_steps,
+            "seconds": progress.seconds,
+            "steps_per_second": (progress.env_steps - before) / elapsed,
+            **row_figures(result, metric_prefixes(self._experiment)),
+            **self._tracker.poll(self._algorithm, progress.env_steps),
+        }
+
+    def finish(self) -> dict[str, Any]:
+        """Write the final figures."""
+        self._tracker.save(self._run.exploration)
+        result = summarise(self._run, self._tracker)
+        write_json(self._run.result, result)
+        return result
+
+    def _save(self) -> None:
+        self._run.add_checkpoint(self._progress.iteration, self._write, keep=self._keep)
+
+    def _write(self, folder: Path) -> None:
+        self._algorithm.save_to_path(str((folder / "algorithm").resolve()))
+        self._tracker.save(folder / "exploration.npz")
+        write_json(folder / "progress.json", asdict(self._progress))
 
 
-def summarise(run: RunDirectory, tracker: ExplorationTracker) -> dict[str, Any]:
-    """The final figures of a run. `return` is over the episodes that ended in its last tenth."""
-    rows = run.read_metrics()
-    last = rows[-1]
-    assert last["env_steps"] is not None
-    first_step = (1 - _FINAL_SHARE) * last["env_steps"]
-    seconds = last["seconds"] or math.nan
-    result: dict[str, Any] = {
-        "env_steps": int(last["env_steps"]),
-        "seconds": seconds,
-        "steps_per_second": last["env_steps"] / seconds,
-        "return": mean_return(row for row in rows if (row["env_steps"] or 0) > first_step),
-    }
-    explored = tracker.figures()
-    if explored:
-        result |= {**explored, "first_goal_steps": tracker.first_goal_steps}
-    warnings = _warnings(rows)
-    if warnings:
-        result["warnings"] = warnings
-    return result
+def _long_ago(moment: float) -> bool:
+    return time.monotonic() - moment > _SAVE_SECONDS
 
 
-def _warnings(rows: Sequence[Mapping[str, float | None]]) -> list[str]:
-    """What a user should know about a run that went through."""
-    silent = [
-        any(name.endswith("_duplicates") and value == 1 for name, value in row.items())
-        for row in rows
-    ]
-    if sum(silent) <= len(silent) / 2:
-        return []
-    return [
-        f"the bonus was 0 in {sum(silent)} of {len(silent)} updates, because every k-th neighbour "
-        "was at distance 0: observations are constant, or k is too small for the visits per state"
-    ]
-
-
-def _restore(
-    run: RunDirectory, algorithm: Any, tracker: ExplorationTracker
-) -> tuple[int, int, float]:
+def _restore(run: RunDirectory, algorithm: Any, tracker: ExplorationTracker) -> _Progress:
     checkpoint = run.latest_checkpoint()
     if checkpoint is None:
-        return 0, 0, 0.0
+        return _Progress()
     algorithm.restore_from_path(str((checkpoint / "algorithm").resolve()))
-    progress = json.loads((checkpoint / "progress.json").read_text())
-    tracker.load(checkpoint / "exploration.npz", progress["env_steps"])
+    progress = _Progress(**json.loads((checkpoint / "progress.json").read_text()))
+    tracker.load(checkpoint / "exploration.npz", progress.env_steps)
     logger.info("resumed from %s", checkpoint)
-    return progress["iteration"], progress["env_steps"], progress["seconds"]
+    return progress
 
 
-def _save(
-    folder: Path, *, algorithm: Any, tracker: ExplorationTracker, progress: dict[str, float]
-) -> None:
-    algorithm.save_to_path(str((folder / "algorithm").resolve()))
-    tracker.save(folder / "exploration.npz")
-    write_json(folder / "progress.json", progress)
+def _check_budget(experiment: Experiment, algorithm: Any) -> None:
+    """Phase 1 must leave something of the budget."""
+    if experiment.method == NONE:
+        return
+    steps, budget = algorithm.pending_warmup_steps(), experiment.stop.env_steps
+    if steps >= budget:
+        raise ConfigError(
+            f"Phase 1 takes {steps:,} steps (intrinsic.warmup_steps), which leaves nothing of "
+            f"stop.env_steps={budget:,}: lower the one, or raise the other"
+        )
 
 
 def _check_same(experiment: Experiment, run: RunDirectory) -> dict[str, Any]:
@@ -210,40 +236,3 @@ def _check_same(experiment: Experiment, run: RunDirectory) -> dict[str, Any]:
             "choose another place with --out, or undo the change"
         )
     return saved
-
-
-def _lifetime_steps(result: dict[str, Any]) -> int:
-    try:
-        return int(result[ENV_RUNNER_RESULTS][NUM_ENV_STEPS_SAMPLED_LIFETIME])
-    except KeyError:
-        raise RiseError(
-            "no env runner returned a sample: the environment probably raised on all of them; "
-            "rllib.num_env_runners=0 runs it in this process and shows its error"
-        ) from None
-
-
-def _metric_prefixes(experiment: Experiment) -> tuple[str, ...]:
-    """How the metrics of the experiment's bonus begin."""
-    if experiment.method == NONE:
-        return ()
-    return ("intrinsic_", f"{resolve_bonus(experiment.method).name}_")
-
-
-def _figures(result: dict[str, Any], prefixes: tuple[str, ...]) -> Row:
-    """The numbers of an RLlib result that a run keeps; several modules get their id in front."""
-    figures = {}
-    for name, key in _ENV_METRICS.items():
-        value = result[ENV_RUNNER_RESULTS].get(key)
-        # NaN where no episode ended in this iteration.
-        figures[name] = value if value is not None and math.isfinite(value) else None
-    learners = {
-        module_id: values
-        for module_id, values in result.get(LEARNER_RESULTS, {}).items()
-        if not module_id.startswith("__")
-    }
-    for module_id, values in learners.items():
-        prefix = "" if len(learners) == 1 else f"{module_id}/"
-        for name, value in values.items():
-            if name.startswith(prefixes) or name in _LEARNER_METRICS:
-                figures[prefix + name] = value
-    return {name: float(value) for name, value in figures.items() if value is not None}

@@ -1,6 +1,6 @@
-"""The glue to Ray RLlib's new API stack: configs, learners, connector, checkpoints.
+"""The glue to Ray RLlib's new API stack: configs, learners, connector, Phase 1, checkpoints.
 
-Importing it makes `RISE-PPO` known to Tune and `rise/Maze-v0` to RLlib.
+Importing it makes `RISE-PPO` known to Tune, and our environments to RLlib.
 """
 
 from rllib_rise.rllib.ppo import RISEPPO, RISEPPOConfig, RISEPPOTorchLearner

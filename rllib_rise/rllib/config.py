@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from ray.rllib.algorithms.algorithm import Algorithm
+from ray.rllib.utils import force_list
 
 from rllib_rise.bonuses import Bonus, BonusSettings, Need, parse_settings, resolve_bonus
 from rllib_rise.bonuses.registry import NONE
+from rllib_rise.envs import VECTOR_ENTRY_POINTS
 from rllib_rise.errors import ConfigError
+from rllib_rise.rllib.callbacks import EpisodeFigures
 from rllib_rise.rllib.connector import FiniteInputsConnector
 from rllib_rise.rllib.learner import IntrinsicLearnerMixin
 from rllib_rise.rllib.runtime import observation_shape
@@ -32,19 +36,31 @@ class IntrinsicConfigMixin:
     def __init__(self, algo_class: type[Algorithm] | None = None) -> None:
         super().__init__(algo_class=algo_class)  # type: ignore[call-arg]
         self.intrinsic_settings: dict[str, Any] = {"method": "rise"}
+        self.intrinsic_cache: str | None = None
 
-    def intrinsic(self, *, method: str | type[Bonus] | None = None, **settings: Any) -> Self:
+    def intrinsic(
+        self,
+        *,
+        method: str | type[Bonus] | None = None,
+        cache: str | Path | None = None,
+        **settings: Any,
+    ) -> Self:
         """Choose the intrinsic reward and its settings.
 
         Args:
             method: "rise", "re3", "rnd", ..., "none" for RLlib's unmodified algorithm, or
                 "module.path:ClassName" (or the class) for a bonus of your own. A new method
                 starts from its own defaults; without it, settings are added to those there are.
+            cache: A folder (or URI) that keeps the fits of Phase 1 for runs that differ only in
+                what the fit does not depend on. Needs a seed. Under Tune it is by default in the
+                experiment's storage.
             **settings: The method's settings, see its `Settings` model. Values may be Tune domains.
 
         Returns:
             This config.
         """
+        if cache is not None:
+            self.intrinsic_cache = str(cache)
         current = self.intrinsic_settings
         if method is not None and method != current.get("method"):
             current = {}
@@ -72,6 +88,7 @@ class IntrinsicConfigMixin:
 
     def validate(self) -> None:
         """RLlib's own checks, then those of the intrinsic reward."""
+        self._serve_environment()
         super().validate()  # type: ignore[misc]
         if not self.uses_bonus:
             extra = sorted(set(self.intrinsic_settings) - {"method"})
@@ -94,15 +111,33 @@ class IntrinsicConfigMixin:
                 f"method {bonus_class.name!r} needs {names}: {type(self).__name__} cannot give it"
             )
         if self.num_learners > 1:  # type: ignore[attr-defined]
-            raise ConfigError(
-                f"num_learners={self.num_learners}: intrinsic rewards run on one learner "  # type: ignore[attr-defined]
-                "so far; set it to 0 or 1"
-            )
+            self._check_learners(bonus_class, settings)
         bonus_class.check_batch(
             settings,
             batch_size=self.total_train_batch_size,  # type: ignore[attr-defined]
             chunk_size=self._chunk_size(),
         )
+
+    def _serve_environment(self) -> None:
+        """Log the figures that environments tell, and step those natively that can be so."""
+        # Ours first: a callback of the user's then finds the means in the result.
+        callbacks = force_list(self.callbacks_class)  # type: ignore[has-type]
+        if EpisodeFigures not in callbacks:
+            self.callbacks_class = [EpisodeFigures, *callbacks]
+        if self.env in VECTOR_ENTRY_POINTS and self.gym_env_vectorize_mode == "sync":  # type: ignore[attr-defined,has-type]
+            self.gym_env_vectorize_mode = "vector_entry_point"
+
+    def _check_learners(self, bonus_class: type[Bonus], settings: BonusSettings) -> None:
+        """Refuse what several learners cannot do together yet."""
+        reason = None
+        if Need.LEARNING in bonus_class.needs(settings):
+            reason = f"method {bonus_class.name!r} has {Need.LEARNING.value}, one per learner"
+        elif self.is_multi_agent:  # type: ignore[attr-defined]
+            reason = "with several modules a learner may lack one that the others wait for"
+        if reason is not None:
+            raise ConfigError(
+                f"num_learners={self.num_learners}: {reason}; set it to 0 or 1"  # type: ignore[attr-defined]
+            )
 
     def _chunk_size(self) -> int | None:
         """Steps of one environment in one batch."""

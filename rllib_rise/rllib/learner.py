@@ -10,6 +10,7 @@ from ray.rllib.utils.metrics import NUM_ENV_STEPS_SAMPLED_LIFETIME
 
 from rllib_rise.errors import ConfigError
 from rllib_rise.rllib.connector import IntrinsicRewardConnector
+from rllib_rise.rllib.gather import gather_rows
 from rllib_rise.rllib.runtime import IntrinsicRuntime
 
 COMPONENT_INTRINSIC = "intrinsic"
@@ -35,6 +36,7 @@ class IntrinsicLearnerMixin:
             settings,
             device=self._device,  # type: ignore[attr-defined]
             seed=self.config.seed or 0,
+            gather=gather_rows if self.config.num_learners > 1 else None,
         )
         for module_id in self.module.keys():  # noqa: SIM118 (a MultiRLModule iterates otherwise)
             self.intrinsic.add_module(

@@ -8,6 +8,7 @@ from ray.rllib.algorithms.ppo.torch.ppo_torch_learner import PPOTorchLearner
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 
 from rllib_rise.bonuses import Need
+from rllib_rise.rllib.algorithm import IntrinsicAlgorithmMixin
 from rllib_rise.rllib.config import IntrinsicConfigMixin
 from rllib_rise.rllib.learner import IntrinsicLearnerMixin
 from rllib_rise.rllib.modules import PPOModule
@@ -42,7 +43,7 @@ class RISEPPOConfig(IntrinsicConfigMixin, PPOConfig):
         return RLModuleSpec(module_class=PPOModule)
 
 
-class RISEPPO(PPO):
+class RISEPPO(IntrinsicAlgorithmMixin, PPO):
     """PPO with an intrinsic reward; `RISE-PPO` for Tune."""
 
     @classmethod

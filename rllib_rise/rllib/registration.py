@@ -8,8 +8,10 @@ import gymnasium as gym
 from ray import tune
 
 from rllib_rise import envs
+from rllib_rise.envs import bullet
 from rllib_rise.rllib.ppo import RISEPPO
 
+_NATIVE = gym.VectorizeMode.VECTOR_ENTRY_POINT
 ALGORITHMS = {"RISE-PPO": RISEPPO}
 
 
@@ -20,8 +22,24 @@ def register() -> None:
         tune.register_trainable(name, algorithm, warn=False)
     for env_id in envs.IDS:
         tune.register_env(env_id, _creator(env_id))
+    for env_id in bullet.IDS:
+        tune.register_env(env_id, _bullet_creator(env_id))
 
 
 def _creator(env_id: str) -> Any:
     # The `package:id` form imports the package, and so registers the id, wherever it runs.
-    return lambda config: gym.make(f"{envs.__name__}:{env_id}", **config)
+    name = f"{envs.__name__}:{env_id}"
+
+    def create(config: dict[str, Any]) -> gym.Env | gym.vector.VectorEnv:
+        arguments = dict(config)
+        # RLlib names a number for gym_env_vectorize_mode="vector_entry_point", and only then.
+        num_envs = arguments.pop("num_envs", None)
+        if num_envs is None:
+            return gym.make(name, **arguments)
+        return gym.make_vec(name, num_envs, vectorization_mode=_NATIVE, **arguments)
+
+    return create
+
+
+def _bullet_creator(env_id: str) -> Any:
+    return lambda config: bullet.make(env_id, **config)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import pathlib
 import time
-from collections.abc import Collection, Mapping, MutableMapping
+from collections.abc import Callable, Collection, Mapping, MutableMapping
 from typing import Any
 
 import gymnasium as gym
@@ -18,11 +18,12 @@ from ray.rllib.utils.checkpoints import Checkpointable
 from ray.rllib.utils.metrics.metrics_logger import MetricsLogger
 from torch import Tensor
 
-from rllib_rise.bonuses import Bonus, BonusSettings, Need, Transitions
-from rllib_rise.errors import ConfigError, NonFiniteError
+from rllib_rise.bonuses import Bonus, BonusSettings, Fit, FitReport, Need, Transitions
+from rllib_rise.errors import ConfigError, NonFiniteError, RiseError
 from rllib_rise.rllib.clock import Clock
 
-_FORMAT = 1
+_FORMAT = 2
+Gather = Callable[[Tensor], tuple[Tensor, slice]]
 _JSON = "state.json"
 _TENSORS = "state.safetensors"
 
@@ -40,14 +41,18 @@ class IntrinsicRuntime(Checkpointable):
         *,
         device: torch.device | str = "cpu",
         seed: int = 0,
+        gather: Gather | None = None,
     ) -> None:
         self._bonus_class = bonus_class
         self._settings = settings
         self._needs = bonus_class.needs(settings)
         self._device = device
         self._seed = seed
+        self._gather = gather
         self.bonuses: dict[str, Bonus] = {}
         self.clock = Clock()
+        #: Environment steps that Phase 1 took; not in the clock, but in every budget.
+        self.warmup_env_steps = 0
 
     @property
     def intrinsic_lambda(self) -> float:
@@ -60,7 +65,19 @@ class IntrinsicRuntime(Checkpointable):
         bonus = self._bonus_class(
             self._settings, observation_shape(module_id, observation_space), seed=self._seed
         )
+        if self._gather is not None:
+            bonus.gather = self._gather
         self.bonuses[module_id] = bonus.to(self._device)
+
+    def unfitted(self) -> dict[str, Bonus]:
+        """The bonuses that wait for Phase 1, in the same order on all learners."""
+        return {m: bonus for m, bonus in sorted(self.bonuses.items()) if not bonus.fitted}
+
+    def adopt(self, fits: Mapping[str, Fit], *, env_steps: int) -> dict[str, FitReport]:
+        """Give the bonuses what Phase 1 brought forth for them."""
+        reports = {module_id: self.bonuses[module_id].adopt(fit) for module_id, fit in fits.items()}
+        self.warmup_env_steps += env_steps
+        return reports
 
     def remove_module(self, module_id: str) -> None:
         """Forget a module's bonus."""
@@ -77,6 +94,11 @@ class IntrinsicRuntime(Checkpointable):
         bonus = self.bonuses.get(module_id)
         if bonus is None:
             return
+        if not bonus.fitted:
+            raise RiseError(
+                f"method {bonus.name!r} is not fitted: Phase 1 runs in the training_step() of our "
+                "algorithms; derive yours from one of them"
+            )
         started = time.perf_counter()
         rewards, mask = batch[Columns.REWARDS], batch.get(Columns.LOSS_MASK)
         transitions = select_transitions(module_id, batch, self._needs)
@@ -113,6 +135,7 @@ class IntrinsicRuntime(Checkpointable):
                 "intrinsic_reward_max": float(r_hat.max()),
                 "intrinsic_lambda": weight,
                 "intrinsic_seconds": time.perf_counter() - started,
+                "intrinsic_warmup_steps": self.warmup_env_steps,
                 **bonus.metrics(),
             }
             for name, value in figures.items():
@@ -129,6 +152,7 @@ class IntrinsicRuntime(Checkpointable):
         return {
             "format": _FORMAT,
             "clock": self.clock.get_state(),
+            "warmup_env_steps": self.warmup_env_steps,
             "methods": {module_id: bonus.name for module_id, bonus in self.bonuses.items()},
             "tensors": {
                 f"{module_id}/{name}": tensor.detach().cpu().clone()
@@ -145,6 +169,7 @@ class IntrinsicRuntime(Checkpointable):
                 f"this version reads {_FORMAT}"
             )
         self.clock.set_state(state["clock"])
+        self.warmup_env_steps = state["warmup_env_steps"]
         for module_id, bonus in self.bonuses.items():
             method = state["methods"].get(module_id)
             if method is None:
@@ -204,7 +229,11 @@ class IntrinsicRuntime(Checkpointable):
 
     def get_ctor_args_and_kwargs(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """How to make another one."""
-        return (self._bonus_class, self._settings), {"device": self._device, "seed": self._seed}
+        return (self._bonus_class, self._settings), {
+            "device": self._device,
+            "seed": self._seed,
+            "gather": self._gather,
+        }
 
 
 def observation_shape(module_id: str, space: gym.Space) -> tuple[int, ...]:

@@ -23,6 +23,8 @@ from rllib_rise.errors import ConfigError
 
 
 def make(cls: type[Bonus], shape: tuple[int, ...] = (4,), seed: int = 0, **values) -> Bonus:
+    if cls is RISE:
+        values.setdefault("k", 5)
     return cls(parse_settings(cls, values), shape, seed=seed)
 
 
@@ -124,7 +126,7 @@ def test_one_step_batches_give_zero_and_count_the_clipped_k():
 def test_image_observations_are_embedded_without_touching_them():
     frames = torch.randint(0, 256, (20, 84, 84, 4), dtype=torch.uint8)
     copy = frames.clone()
-    rewards = make(RISE, shape=(84, 84, 4)).reward(Transitions(obs=frames))
+    rewards = make(RISE, shape=(84, 84, 4), encoder="random").reward(Transitions(obs=frames))
     assert rewards.shape == (20,)
     assert torch.isfinite(rewards).all()
     assert torch.equal(frames, copy)

@@ -16,6 +16,8 @@ EULER = 0.5772156649015329  # -psi(1)
 
 
 def make(cls: type[Bonus], shape: tuple[int, ...] = (4,), seed: int = 0, **values) -> Bonus:
+    if cls is RISE:
+        values.setdefault("k", 5)
     return cls(parse_settings(cls, values), shape, seed=seed)
 
 

@@ -6,7 +6,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from rllib_rise.encoders import Encoder, IdentityEncoder, RandomEncoder, make_encoder
+from rllib_rise.encoders import (
+    Encoder,
+    IdentityEncoder,
+    RandomEncoder,
+    VAEEncoder,
+    image_layout,
+    make_encoder,
+)
 from rllib_rise.errors import ConfigError
 
 
@@ -35,7 +42,7 @@ def embedded_by_hand(encoder: Encoder, images: Tensor) -> Tensor:
         ((5, 9, 3), 1),
         ((3, 3, 2), 1),
         ((2, 2, 1), 0),
-        ((2, 9, 3), 0),
+        ((9, 2, 3), 0),
         ((1, 1, 1), 0),
     ],
 )
@@ -49,6 +56,32 @@ def test_images_of_every_size_are_convolved_channels_first_and_scaled(
     assert embeddings.shape == (6, 7)
     assert embeddings.std(0).min() > 0
     torch.testing.assert_close(embeddings, embedded_by_hand(encoder, images))
+
+
+@pytest.mark.parametrize(
+    ("shape", "layout"),
+    [
+        ((84, 84, 4), (84, 84, 4, False)),
+        ((4, 84, 84), (84, 84, 4, True)),
+        ((3, 210, 160), (210, 160, 3, True)),
+        ((210, 160, 3), (210, 160, 3, False)),
+        ((7, 7, 3), (7, 7, 3, False)),
+        ((5, 9, 1), (5, 9, 1, False)),
+        ((4, 4, 4), (4, 4, 4, False)),
+        ((3, 3, 5), (3, 3, 5, False)),
+    ],
+)
+def test_channels_come_first_only_where_they_are_the_smallest(
+    shape: tuple[int, ...], layout: tuple[int, int, int, bool]
+):
+    assert image_layout(shape) == layout
+
+
+def test_channels_first_images_are_embedded_as_their_channels_last_twins():
+    images = frames(70, (12, 10, 3))
+    last = RandomEncoder((12, 10, 3), embedding_size=5, seed=0)
+    first = RandomEncoder((3, 12, 10), embedding_size=5, seed=0)
+    torch.testing.assert_close(first(images.movedim(-1, 1).contiguous()), last(images))
 
 
 def test_images_in_chunks_are_embedded_as_in_one_piece():
@@ -150,11 +183,12 @@ def test_identity_keeps_the_distances_between_images():
         ((), IdentityEncoder),
         ((4,), IdentityEncoder),
         ((4, 4), IdentityEncoder),
-        ((84, 84, 4), RandomEncoder),
+        ((84, 84, 4), VAEEncoder),
+        ((4, 84, 84), VAEEncoder),
         ((2, 4, 4, 3), IdentityEncoder),
     ],
 )
-def test_auto_is_random_for_images_and_identity_for_all_else(
+def test_auto_is_a_vae_for_images_and_identity_for_all_else(
     shape: tuple[int, ...], chosen: type[Encoder]
 ):
     assert type(make_encoder("auto", shape, embedding_size=16, seed=0)) is chosen
@@ -168,8 +202,17 @@ def test_encoders_are_chosen_by_name_whatever_the_shape():
     assert torch.equal(encoder(obs), RandomEncoder(vectors, embedding_size=5, seed=7)(obs))
 
 
+def test_options_of_the_fit_reach_the_encoder_that_is_fitted():
+    options = {"epochs": 3, "lr": 0.5, "batch_size": 7}
+    encoder = make_encoder("vae", (4,), embedding_size=5, seed=2, **options)
+    assert isinstance(encoder, VAEEncoder)
+    assert (encoder.epochs, encoder.lr, encoder.batch_size, encoder.seed) == (3, 0.5, 7, 2)
+    assert not encoder.ready
+    assert make_encoder("random", (4,), embedding_size=5, seed=0, **options).ready
+
+
 def test_unknown_encoders_and_sizes_are_refused():
-    with pytest.raises(ConfigError, match=r"'randon'.*auto, identity, random"):
+    with pytest.raises(ConfigError, match=r"'randon'.*auto, identity, random, vae"):
         make_encoder("randon", (4,), embedding_size=5, seed=0)
     with pytest.raises(ConfigError, match="embedding_size=0"):
         make_encoder("random", (4,), embedding_size=0, seed=0)

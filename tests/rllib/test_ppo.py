@@ -36,6 +36,7 @@ def config(env=ConstantReward, *, runners: int = 0, learners: int = 0, **env_con
         .training(train_batch_size_per_learner=128, minibatch_size=64, num_epochs=1)
         .rl_module(model_config={"fcnet_hiddens": [16]})
         .debugging(seed=3)
+        .rise(k=5)
     )
 
 
@@ -311,7 +312,13 @@ def test_the_advice_for_dict_observations_works(build):
         (lambda c: c.intrinsic(method="rais"), "did you mean 'rise'"),
         (lambda c: c.intrinsic(method="none", alpha=0.1), "takes no settings"),
         (lambda c: c.learners(learner_class=PPOTorchLearner), "PPOTorchLearner"),
-        (lambda c: c.learners(num_learners=2), "num_learners=2"),
+        (lambda c: c.learners(num_learners=2).intrinsic(method="rnd"), "num_learners=2"),
+        (lambda c: c.rise(k="auto", warmup_steps=50), "warmup_steps"),
+        (lambda c: c.rise(encoder="vae", encoder_file="x"), "exclude each other"),
+        (
+            lambda c: c.rise(k="auto", particles="episode").env_runners(num_envs_per_env_runner=16),
+            "up to 15",
+        ),
     ],
 )
 def test_bad_configs_fail_in_validate(change, words: str):

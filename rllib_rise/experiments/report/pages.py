@@ -20,6 +20,7 @@ from rllib_rise.experiments.report.details import details_section
 from rllib_rise.experiments.report.findings import headline, listed
 from rllib_rise.experiments.report.html import document, escape, fact_list, paragraph, table
 from rllib_rise.experiments.report.panels import Panel, data_folder, figure_section, write_data
+from rllib_rise.experiments.report.phase1 import phase1_lines, phase1_section
 from rllib_rise.experiments.report.runs import (
     COVERAGE,
     RETURN,
@@ -84,6 +85,7 @@ def _runs_page(paths: Sequence[Path], page: Path) -> tuple[str, list[str], list[
     curves = run_curves(runs, colors)
     place = 1 if len(runs) == 1 else 2  # beside return and coverage, or below them
     panels = [*curves[:place], *visit_panel(runs, colors), *curves[place:]]
+    before, phase1_panels = phase1_section(runs, colors, page)
     environments = listed(dict.fromkeys(str(run.env["id"]) for run in runs))
     if len(runs) == 1:
         title = f"{environments}: {runs[0].config['algorithm']} + {runs[0].label}"
@@ -98,9 +100,10 @@ def _runs_page(paths: Sequence[Path], page: Path) -> tuple[str, list[str], list[
         *map(_unfinished_note, runs),
         facts,
         figure_section(panels, page),
+        before,
         details_section(runs, commands, unfold=True),
     ]
-    return title, body, panels
+    return title, body, [*panels, *phase1_panels]
 
 
 def _labelled(runs: Sequence[Run]) -> list[Run]:
@@ -194,6 +197,7 @@ def _comparison_page(out: Path, page: Path) -> tuple[str, list[str], list[Panel]
         *(_findings(summary, colors) if summary is not None else []),
         paragraph("reading", _HOW_TO_READ),
         figure_section(panels, page),
+        *phase1_lines(groups, colors),
         details_section(firsts, [shlex.join(command)], unfold=False),
     ]
     return title, body, panels

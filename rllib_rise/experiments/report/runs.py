@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from rllib_rise.errors import RunDirectoryError
 from rllib_rise.experiments.compare import folder_name
+from rllib_rise.experiments.phase1_files import read_phase1
 from rllib_rise.experiments.run_directory import RunDirectory
 
 RETURN, COVERAGE = "episode_return_mean", "coverage"
@@ -70,6 +71,10 @@ class Run:
             return None
         with np.load(path) as data:
             return data["visit_counts"], data["reachable"].astype(bool)
+
+    def phase1(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]] | None:
+        """The report of Phase 1 and its arrays; None if the run had none."""
+        return read_phase1(self.directory.path)
 
 
 def read_run(path: Path) -> Run:

@@ -1,0 +1,66 @@
+"""The final figures of a run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rllib_rise.experiments.exploration import ExplorationTracker
+from rllib_rise.experiments.returns import mean_return
+from rllib_rise.experiments.run_directory import RunDirectory
+
+_FINAL_SHARE = 0.1
+
+
+def summarise(run: RunDirectory, tracker: ExplorationTracker) -> dict[str, Any]:
+    """The final figures of a run. `return` is over the episodes that ended in its last tenth."""
+    rows = run.read_metrics()
+    last = rows[-1]
+    assert last["env_steps"] is not None
+    first_step = (1 - _FINAL_SHARE) * last["env_steps"]
+    seconds = last["seconds"] or math.nan
+    result: dict[str, Any] = {
+        "env_steps": int(last["env_steps"]),
+        "seconds": seconds,
+        "steps_per_second": last["env_steps"] / seconds,
+        "return": mean_return(row for row in rows if (row["env_steps"] or 0) > first_step),
+    }
+    result |= _episode_figures([row for row in rows if (row["env_steps"] or 0) > first_step])
+    warmup = last.get("intrinsic_warmup_steps")
+    if warmup:
+        result["warmup_steps"] = int(warmup)
+    explored = tracker.figures()
+    if explored:
+        result |= {**explored, "first_goal_steps": tracker.first_goal_steps}
+    warnings = _warnings(rows)
+    if warnings:
+        result["warnings"] = warnings
+    return result
+
+
+def _episode_figures(rows: Sequence[Mapping[str, float | None]]) -> dict[str, float]:
+    """What environments tell of their episodes (one-life returns, say), each episode once."""
+    ending = "_count"
+    names = {key.removesuffix(ending) for row in rows for key in row if key.endswith(ending)}
+    figures = {}
+    for name in sorted(names):
+        counts = [row.get(name + ending) or 0 for row in rows]
+        if sum(counts):
+            pairs = zip(rows, counts, strict=True)
+            figures[name] = sum((row[name] or 0) * n for row, n in pairs if n) / sum(counts)
+    return figures
+
+
+def _warnings(rows: Sequence[Mapping[str, float | None]]) -> list[str]:
+    """What a user should know about a run that went through."""
+    silent = [
+        any(name.endswith("_duplicates") and value == 1 for name, value in row.items())
+        for row in rows
+    ]
+    if sum(silent) <= len(silent) / 2:
+        return []
+    return [
+        f"the bonus was 0 in {sum(silent)} of {len(silent)} updates, because every k-th neighbour "
+        "was at distance 0: observations are constant, or k is too small for the visits per state"
+    ]

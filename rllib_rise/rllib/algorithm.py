@@ -1,0 +1,91 @@
+"""The mixin that gives an RLlib algorithm its Phase 1."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from ray.tune.result import SHOULD_CHECKPOINT
+
+from rllib_rise.rllib.phase1 import Phase1Report, pending_steps, run_phase1, warmup_steps
+from rllib_rise.rllib.phase1.cache import CACHE_FOLDER
+
+logger = logging.getLogger(__name__)
+
+
+class IntrinsicAlgorithmMixin:
+    """Use as `class X(IntrinsicAlgorithmMixin, SomeAlgorithm)`."""
+
+    config: Any
+    #: What Phase 1 did, where it ran in this process.
+    phase1: Phase1Report | None = None
+    _phase1_done = False
+
+    def prepare_intrinsic(
+        self, on_progress: Callable[[str], None] = logger.info
+    ) -> Phase1Report | None:
+        """Run Phase 1, if the learners' state says that it has not been run.
+
+        `train()` does it by itself; call it to see the progress, or to save a checkpoint between.
+
+        Args:
+            on_progress: Called with a line of text now and then. It may raise to interrupt.
+
+        Returns:
+            A report, or None where there was nothing to do.
+        """
+        if self._phase1_done:
+            return None
+        folder, filesystem = self._cache_place()
+        report = run_phase1(
+            self, cache_folder=folder, filesystem=filesystem, on_progress=on_progress
+        )
+        self._phase1_done = True
+        self.phase1 = report or self.phase1
+        return report
+
+    def pending_warmup_steps(self) -> int:
+        """Environment steps that Phase 1 will take; 0 where there is none, or it has run."""
+        return pending_steps(self)
+
+    def warmup_env_steps(self) -> int:
+        """Environment steps that Phase 1 took. RLlib's counters do not have them."""
+        return warmup_steps(self)
+
+    def _cache_place(self) -> tuple[str | None, Any]:
+        """Where fits are kept: as configured, else with Tune's experiment, else nowhere."""
+        if self.config.intrinsic_cache is not None:
+            return self.config.intrinsic_cache, None
+        storage = getattr(self, "_storage", None)
+        if storage is None:
+            return None, None
+        return f"{storage.experiment_fs_path}/{CACHE_FOLDER}", storage.storage_filesystem
+
+    def training_step(self) -> Any:
+        """Phase 1 before the first one."""
+        self.prepare_intrinsic()
+        return super().training_step()  # type: ignore[misc]
+
+    def step(self) -> dict[str, Any]:
+        """One iteration; Tune saves a checkpoint behind the one in which Phase 1 ran."""
+        before = self.phase1
+        result = super().step()  # type: ignore[misc]
+        if self.phase1 is not before:
+            result[SHOULD_CHECKPOINT] = True
+        return result
+
+    def set_state(self, state: Any) -> None:
+        """Restore; the learners' new state says whether Phase 1 is still to be run."""
+        self._phase1_done = False
+        super().set_state(state)  # type: ignore[misc]
+
+    def restore_from_path(self, *args: Any, **kwargs: Any) -> None:
+        """Restore; the learners' new state says whether Phase 1 is still to be run."""
+        self._phase1_done = False
+        super().restore_from_path(*args, **kwargs)  # type: ignore[misc]
+
+    def add_module(self, *args: Any, **kwargs: Any) -> Any:
+        """Add a module, whose bonus may want a Phase 1 of its own."""
+        self._phase1_done = False
+        return super().add_module(*args, **kwargs)  # type: ignore[misc]

@@ -1,0 +1,113 @@
+"""The env runner's part of Phase 1: steps that leave no trace.
+
+A second env runner is made inside the first one's process, with environments, connectors, counters
+and metrics of its own, and thrown away afterwards. The random streams of the process, which both
+use, are put back. So training begins exactly as if nothing had happened.
+
+RLlib sleeps a minute and ends an env runner whose function raises: these return errors as text.
+"""
+
+from __future__ import annotations
+
+import random
+import warnings
+from typing import Any
+
+import numpy as np
+import ray
+import torch
+from ray.rllib.callbacks.callbacks import RLlibCallback
+
+# Phase 1 has episodes of its own, not those that training begins with.
+_SEED_OFFSET = 500_000
+_GUEST = "_rise_phase1_guest"
+
+
+def collect(env_runner: Any, *, num_steps: int) -> dict[str, Any]:
+    """Take about `num_steps` steps with the present policy, exploring.
+
+    Successive calls go on with the same episodes.
+
+    Returns:
+        `steps` that were taken and their `episodes`, as a reference to the object store where the
+        runner is remote; or `error`.
+    """
+    try:
+        with _OwnRandomness(env_runner):
+            guest = getattr(env_runner, _GUEST, None)
+            if guest is None:
+                guest = _make_guest(env_runner)
+                setattr(env_runner, _GUEST, guest)
+            episodes = guest.sample(num_timesteps=num_steps, explore=True)
+            guest.get_metrics()
+        steps = sum(episode.env_steps() for episode in episodes)
+        remote = bool(env_runner.worker_index)
+        return {"steps": steps, "episodes": ray.put(episodes) if remote else episodes}
+    except Exception as error:
+        return {"steps": 0, "error": f"{type(error).__name__}: {error}"}
+
+
+def dismiss(env_runner: Any) -> None:
+    """Throw the second env runner away."""
+    try:
+        guest = getattr(env_runner, _GUEST, None)
+        if guest is not None:
+            delattr(env_runner, _GUEST)
+            with _OwnRandomness(env_runner):
+                guest.stop()
+            delattr(env_runner, _OwnRandomness.ATTRIBUTE)
+    except Exception:
+        return
+
+
+def _make_guest(env_runner: Any) -> Any:
+    config = env_runner.config.copy(copy_frozen=False)
+    config.callbacks_class = RLlibCallback
+    for name in vars(config):
+        if name.startswith("callbacks_on_"):
+            setattr(config, name, None)
+    if config.seed is not None:
+        config.seed += _SEED_OFFSET
+    with warnings.catch_warnings():
+        # RLlib registers the environment once more, under the same name.
+        warnings.filterwarnings("ignore", message=".*already in registry.*")
+        guest = type(env_runner)(
+            config=config,
+            worker_index=env_runner.worker_index,
+            num_workers=env_runner.num_workers,
+            spaces=env_runner.spaces,
+        )
+    guest.module.set_state(env_runner.module.get_state())
+    # Statistics of stateful connectors, such as running means of observations.
+    guest._env_to_module.set_state(env_runner._env_to_module.get_state())
+    guest._module_to_env.set_state(env_runner._module_to_env.get_state())
+    return guest
+
+
+class _OwnRandomness:
+    """Exchanges the process' random streams for the guest's, and back."""
+
+    ATTRIBUTE = "_rise_phase1_randomness"
+
+    def __init__(self, env_runner: Any) -> None:
+        self._env_runner = env_runner
+
+    def __enter__(self) -> None:
+        self._host = _get_randomness()
+        guest = getattr(self._env_runner, self.ATTRIBUTE, None)
+        if guest is not None:
+            _set_randomness(guest)
+
+    def __exit__(self, *error: object) -> None:
+        setattr(self._env_runner, self.ATTRIBUTE, _get_randomness())
+        _set_randomness(self._host)
+
+
+def _get_randomness() -> tuple[Any, Any, torch.Tensor]:
+    return random.getstate(), np.random.get_state(), torch.get_rng_state()
+
+
+def _set_randomness(state: tuple[Any, Any, torch.Tensor]) -> None:
+    random.setstate(state[0])
+    np.random.set_state(state[1])
+    torch.set_rng_state(state[2])
