@@ -72,6 +72,28 @@ class Countdown(gym.Env):
         return np.full((6, 6, 1), self.steps, np.uint8)
 
 
+class RandomFrames(gym.Env):
+    """Bytes as Atari's stacked frames have them."""
+
+    observation_space = gym.spaces.Box(0, 255, (84, 84, 4), np.uint8)
+    action_space = gym.spaces.Discrete(2)
+
+    def __init__(self, config: dict[str, Any] | None = None) -> None:
+        self.steps = 0
+
+    def reset(self, *, seed: int | None = None, options: dict | None = None):
+        super().reset(seed=seed)
+        self.steps = 0
+        return self._observe(), {}
+
+    def step(self, action):
+        self.steps += 1
+        return self._observe(), 0.0, self.steps >= 500, False, {}
+
+    def _observe(self) -> np.ndarray:
+        return self.np_random.integers(0, 256, (84, 84, 4), dtype=np.uint8)
+
+
 class ActionReward(gym.Env):
     """Pays the number of the action for 10 steps."""
 
