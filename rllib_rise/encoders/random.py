@@ -20,14 +20,15 @@ _HIDDEN = 256
 def conv_trunk(channels: int, height: int, width: int) -> tuple[nn.Sequential, int]:
     """Up to four 3x3 convolutions with stride 2 and their flat output size.
 
-    84 -> 41 -> 20 -> 9 -> 4. Small images get fewer layers: each needs at least 3 x 3 pixels.
+    84 -> 42 -> 21 -> 11 -> 6, padded by 1 so that every pixel is seen by some output. Small images
+    get fewer layers: each needs at least 3 x 3 pixels.
     """
     layers: list[nn.Module] = []
     for _ in range(_CONV_LAYERS):
         if min(height, width) < 3:
             break
-        layers += [nn.Conv2d(channels, _CHANNELS, 3, stride=2), nn.ReLU()]
-        channels, height, width = _CHANNELS, (height - 3) // 2 + 1, (width - 3) // 2 + 1
+        layers += [nn.Conv2d(channels, _CHANNELS, 3, stride=2, padding=1), nn.ReLU()]
+        channels, height, width = _CHANNELS, (height + 1) // 2, (width + 1) // 2
     return nn.Sequential(*layers, nn.Flatten()), channels * height * width
 
 

@@ -32,6 +32,7 @@ from rllib_rise.errors import ConfigError, NonFiniteError, RiseError
 _HELD_OUT = 0.1
 _PATIENCE = 3
 _MIN_OBSERVATIONS = 64
+_INITIAL_LOG_VARIANCE = -6.0
 # Variance of rounding to one of 256 grey levels: no reconstruction need be better than the bytes.
 _VARIANCE_FLOOR = 1 / (12 * 255**2)
 
@@ -126,6 +127,9 @@ class VAEEncoder(Encoder):
             center, scale = torch.zeros(size), torch.ones(size)
         self.mean = nn.Linear(features, self.embedding_size)
         self.log_variance = nn.Linear(features, self.embedding_size)
+        # Noise of unit size would drown what an untrained encoder says about a few moving pixels;
+        # the decoder then learns to ignore it, and the posterior collapses before it is of use.
+        nn.init.constant_(self.log_variance.bias, _INITIAL_LOG_VARIANCE)
         self.register_buffer("center", center)
         self.register_buffer("scale", scale)
 

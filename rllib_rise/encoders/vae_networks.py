@@ -14,12 +14,14 @@ _MLP_HIDDEN = (32, 64)
 def image_sizes(height: int, width: int) -> list[tuple[int, int]]:
     """Sizes before and after each 3x3 convolution of stride 2, as long as 3 x 3 pixels are left.
 
-    A side s becomes (s - 3) // 2 + 1: 84, 41, 20, 9, 4.
+    With a padding of 1 a side s becomes (s + 1) // 2: 84, 42, 21, 11, 6. Without (the paper: 84,
+    41, 20, 9, 4) a layer leaves out the last row and column of an even side, and over the layers
+    that adds up to a margin of the image which no output sees: 5 pixels of 84, 11 of 42.
     """
     sizes = [(height, width)]
     while len(sizes) <= _CONV_LAYERS and min(sizes[-1]) >= 3:
         height, width = sizes[-1]
-        sizes.append(((height - 3) // 2 + 1, (width - 3) // 2 + 1))
+        sizes.append(((height + 1) // 2, (width + 1) // 2))
     return sizes
 
 
@@ -29,7 +31,7 @@ def conv_encoder(height: int, width: int, channels: int) -> tuple[nn.Sequential,
     layers: list[nn.Module] = []
     for _ in sizes[1:]:
         # Batch normalisation subtracts the mean, and a bias with it.
-        layers += [nn.Conv2d(channels, _ENCODER_CHANNELS, 3, stride=2, bias=False)]
+        layers += [nn.Conv2d(channels, _ENCODER_CHANNELS, 3, stride=2, padding=1, bias=False)]
         layers += [nn.BatchNorm2d(_ENCODER_CHANNELS), nn.ReLU()]
         channels = _ENCODER_CHANNELS
     return nn.Sequential(*layers, nn.Flatten()), channels * sizes[-1][0] * sizes[-1][1]
@@ -38,7 +40,7 @@ def conv_encoder(height: int, width: int, channels: int) -> tuple[nn.Sequential,
 def conv_decoder(embedding_size: int, height: int, width: int, channels: int) -> nn.Sequential:
     """Two dense layers, then the encoder's convolutions backwards, the last to the channels.
 
-    A side s comes back as 2s + 1, plus an output padding of 1 where it was even. Departures from
+    A side s comes back as 2s - 1, plus an output padding of 1 where it was even. Departures from
     the paper: its last deconvolution is 8x8 (39 -> 84), while mirroring the encoder fits every
     image size; no ReLU follows it and a 1x1 convolution does, two linear maps which are one here;
     and the channels halve from layer to layer (the paper: 64, 64, 64, 32), because nearly all time
@@ -54,10 +56,12 @@ def conv_decoder(embedding_size: int, height: int, width: int, channels: int) ->
     ]
     for i in range(len(sizes) - 1):
         small, large = sizes[i], sizes[i + 1]
-        padding = (large[0] - 2 * small[0] - 1, large[1] - 2 * small[1] - 1)
+        extra = (large[0] - 2 * small[0] + 1, large[1] - 2 * small[1] + 1)
         layers += [
             nn.ReLU(),
-            nn.ConvTranspose2d(widths[i], widths[i + 1], 3, stride=2, output_padding=padding),
+            nn.ConvTranspose2d(
+                widths[i], widths[i + 1], 3, stride=2, padding=1, output_padding=extra
+            ),
         ]
     return nn.Sequential(*layers)
 

@@ -27,7 +27,7 @@ def embedded_by_hand(encoder: Encoder, images: Tensor) -> Tensor:
     x = torch.from_numpy(channels_first / np.float32(255))
     for layer in encoder.modules():
         if isinstance(layer, nn.Conv2d):
-            x = functional.conv2d(x, layer.weight, layer.bias, stride=2).relu()
+            x = functional.conv2d(x, layer.weight, layer.bias, stride=2, padding=1).relu()
         elif isinstance(layer, nn.Linear):
             x = functional.linear(x.flatten(1), layer.weight, layer.bias)
     return x
@@ -38,8 +38,8 @@ def embedded_by_hand(encoder: Encoder, images: Tensor) -> Tensor:
     [
         ((84, 84, 4), 4),
         ((7, 40, 3), 2),
-        ((5, 5, 3), 1),
-        ((5, 9, 3), 1),
+        ((5, 5, 3), 2),
+        ((5, 9, 3), 2),
         ((3, 3, 2), 1),
         ((2, 2, 1), 0),
         ((9, 2, 3), 0),

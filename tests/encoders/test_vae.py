@@ -75,13 +75,13 @@ def test_every_image_size_comes_back(shape: tuple[int, int, int]):
     assert decoded.shape == (2, channels, height, width)
 
 
-def test_the_papers_sizes():
-    assert image_sizes(84, 84) == [(84, 84), (41, 41), (20, 20), (9, 9), (4, 4)]
+def test_the_papers_layers():
+    assert image_sizes(84, 84) == [(84, 84), (42, 42), (21, 21), (11, 11), (6, 6)]
     trunk, features = conv_encoder(84, 84, 4)
     convolutions = [layer for layer in trunk if isinstance(layer, nn.Conv2d)]
     assert [layer.out_channels for layer in convolutions] == [32] * 4
     assert sum(isinstance(layer, nn.BatchNorm2d) for layer in trunk) == 4
-    assert features == 32 * 4 * 4
+    assert features == 32 * 6 * 6
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,7 @@ def test_the_embedding_is_the_posterior_mean_by_hand(small: tuple[VAEEncoder, Te
     x = torch.from_numpy(images[:4].numpy() / 255 - center).movedim(-1, 1)
     layers = list(encoder.trunk)
     for convolution, norm in zip(layers[0:-1:3], layers[1:-1:3], strict=True):
-        x = nn.functional.conv2d(x, convolution.weight.double(), stride=2)
+        x = nn.functional.conv2d(x, convolution.weight.double(), stride=2, padding=1)
         mean, variance = norm.running_mean.double(), norm.running_var.double()
         x = (x - mean[:, None, None]) / (variance[:, None, None] + 1e-5).sqrt()
         x = x * norm.weight.double()[:, None, None] + norm.bias.double()[:, None, None]
