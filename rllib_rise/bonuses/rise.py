@@ -63,7 +63,7 @@ class RISESettings(StateEntropySettings):
         ge=_MIN_OBSERVATIONS,
         description="Environment steps of Phase 1, over all environments, if there is one.",
     )
-    vae_epochs: int = Field(10, ge=1, description="Most passes of the VAE over Phase 1's data.")
+    vae_epochs: int = Field(5, ge=1, description="Most passes of the VAE over Phase 1's data.")
     vae_lr: float = Field(1e-3, gt=0, description="Adam's step size for the VAE.")
 
     @field_validator("k", mode="before")
