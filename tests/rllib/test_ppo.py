@@ -370,7 +370,8 @@ def test_tune_sweeps_alpha_by_registered_name(tmp_path: Path):
 def test_images_as_bytes_train(build, method: str):
     cfg = config("rise/Maze-v0", size=5, max_steps=20, observation="image")
     cfg.rl_module(model_config={"conv_filters": [[8, 8, 4], [16, 4, 2]], "head_fcnet_hiddens": []})
-    algorithm = build(cfg.intrinsic(method=method))
+    phase_1 = {"warmup_steps": 200, "vae_epochs": 1} if method == "rise" else {}
+    algorithm = build(cfg.intrinsic(method=method, **phase_1))
     result = algorithm.train()
     assert result["env_runners"]["num_env_steps_sampled_lifetime"] >= 128
     if method != "none":
