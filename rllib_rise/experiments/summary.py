@@ -46,9 +46,9 @@ def _episode_figures(rows: Sequence[Mapping[str, float | None]]) -> dict[str, fl
     figures = {}
     for name in sorted(names):
         counts = [row.get(name + ending) or 0 for row in rows]
-        if sum(counts):
+        if sum(counts) and any(name in row for row in rows):
             pairs = zip(rows, counts, strict=True)
-            figures[name] = sum((row[name] or 0) * n for row, n in pairs if n) / sum(counts)
+            figures[name] = sum((row.get(name) or 0) * n for row, n in pairs if n) / sum(counts)
     return figures
 
 

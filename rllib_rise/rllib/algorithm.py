@@ -35,7 +35,7 @@ class IntrinsicAlgorithmMixin:
         Returns:
             A report, or None where there was nothing to do.
         """
-        if self._phase1_done:
+        if self._phase1_done or not self.config.uses_bonus:
             return None
         folder, filesystem = self._cache_place()
         report = run_phase1(
@@ -47,11 +47,11 @@ class IntrinsicAlgorithmMixin:
 
     def pending_warmup_steps(self) -> int:
         """Environment steps that Phase 1 will take; 0 where there is none, or it has run."""
-        return pending_steps(self)
+        return pending_steps(self) if self.config.uses_bonus else 0
 
     def warmup_env_steps(self) -> int:
         """Environment steps that Phase 1 took. RLlib's counters do not have them."""
-        return warmup_steps(self)
+        return warmup_steps(self) if self.config.uses_bonus else 0
 
     def _cache_place(self) -> tuple[str | None, Any]:
         """Where fits are kept: as configured, else with Tune's experiment, else nowhere."""

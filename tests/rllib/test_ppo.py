@@ -432,3 +432,11 @@ def test_our_maze_runs_on_remote_env_runners_with_plain_ppo(build):
         assert algorithm.train()["env_runners"]["num_env_steps_sampled_lifetime"] >= 64
     finally:
         algorithm.stop()
+
+
+def test_method_none_trains_where_tune_makes_the_algorithm_itself():
+    algorithm = rllib_rise.rllib.RISEPPO(config=config().intrinsic(method="none"))
+    try:
+        assert algorithm.train()["env_runners"]["num_env_steps_sampled_lifetime"] >= 128
+    finally:
+        algorithm.stop()

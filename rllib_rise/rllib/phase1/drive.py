@@ -26,6 +26,7 @@ OnProgress = Callable[[str], None]
 _ROUNDS = 10
 _MOST_ROUNDS = 3 * _ROUNDS
 _ROUND_SECONDS = 1800.0
+_DISMISS_SECONDS = 60.0
 
 
 @dataclass
@@ -144,7 +145,10 @@ def _collect(algorithm: Any, steps: int, on_progress: OnProgress) -> int:
             taken += sum(part["steps"] for i, part in enumerate(parts) if i not in lost)
             on_progress(f"collecting: {min(taken, steps):,} of {steps:,} steps")
     finally:
-        runners.foreach_env_runner(dismiss, local_env_runner=local)
+        # A runner that hangs must not hold up the rest.
+        runners.foreach_env_runner(
+            dismiss, local_env_runner=local, timeout_seconds=None if local else _DISMISS_SECONDS
+        )
     reason = f": {errors[-1]}" if errors else ", or were lost"
     raise RiseError(
         f"Phase 1 got {taken:,} of {steps:,} steps (intrinsic.warmup_steps) from "
