@@ -11,6 +11,7 @@ from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.connectors.env_to_module.frame_stacking import FrameStackingEnvToModule
 from ray.rllib.connectors.learner.frame_stacking import FrameStackingLearner
 from ray.rllib.core import DEFAULT_MODULE_ID
+from safetensors import safe_open
 
 from rllib_rise import RISEPPOConfig
 from rllib_rise.errors import ConfigError, NonFiniteError, RiseError
@@ -228,6 +229,21 @@ def test_a_cached_fit_is_used_by_runs_that_differ_in_what_it_does_not_depend_on(
     ):
         assert not build(other_run).prepare_intrinsic().cached
     assert len(list(cache.glob("*.safetensors"))) == 4
+
+
+def test_a_cached_fit_of_another_network_is_made_again(build, tmp_path):
+    from safetensors.torch import load_file, save_file
+
+    build(config().rise(cache=tmp_path)).prepare_intrinsic()
+    (entry,) = tmp_path.glob("*.safetensors")
+    with safe_open(entry, "pt") as file:
+        metadata = file.metadata()
+    tensors = load_file(entry)
+    name = f"{DEFAULT_MODULE_ID}/encoder.trunk.0.weight"
+    save_file({**tensors, name: tensors[name][:, :1].contiguous()}, entry, metadata)
+    report = build(config().rise(cache=tmp_path)).prepare_intrinsic()
+    assert not report.cached
+    assert torch.equal(load_file(entry)[name], tensors[name])
 
 
 def test_a_run_from_the_cache_trains_like_the_one_that_made_it(build, tmp_path):

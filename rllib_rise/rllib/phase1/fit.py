@@ -141,7 +141,11 @@ def adopt_cached(learner: Any, *, cache: FitCache) -> tuple[int, dict[str, FitRe
     found = cache.load()
     if found is None or set(found.fits) != set(learner.intrinsic.unfitted()):
         return None
-    reports = learner.intrinsic.adopt(found.fits, env_steps=found.env_steps)
+    try:
+        reports = learner.intrinsic.adopt(found.fits, env_steps=found.env_steps)
+    except (RuntimeError, KeyError) as error:
+        logger.warning("the cached fit %s does not fit and is made again: %s", cache.name, error)
+        return None
     return found.env_steps, reports
 
 
