@@ -17,6 +17,7 @@ class ConstantReward(gym.Env):
     action_space = gym.spaces.Discrete(2)
 
     made = 0
+    nan_shown = False
 
     def __init__(self, config: dict[str, Any] | None = None) -> None:
         self.kind = (config or {}).get("kind", "walk")
@@ -40,6 +41,9 @@ class ConstantReward(gym.Env):
             return np.zeros(3, np.float32)
         if self.kind == "nan" and self.steps == 7:
             return np.array([0, np.nan, np.inf], np.float32)
+        if self.kind == "one nan" and self.steps == 7 and not ConstantReward.nan_shown:
+            ConstantReward.nan_shown = True
+            return np.full(3, np.nan, np.float32)
         return self.position.copy()
 
 

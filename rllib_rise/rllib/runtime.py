@@ -101,7 +101,7 @@ class IntrinsicRuntime(Checkpointable):
             )
         started = time.perf_counter()
         rewards, mask = batch[Columns.REWARDS], batch.get(Columns.LOSS_MASK)
-        transitions = select_transitions(module_id, batch, self._needs)
+        transitions = self._select(module_id, batch)
         if len(transitions) == 0:
             return
         with torch.no_grad():
@@ -140,6 +140,27 @@ class IntrinsicRuntime(Checkpointable):
             }
             for name, value in figures.items():
                 metrics.log_value((module_id, name), value, window=1)
+
+    def _select(self, module_id: str, batch: Mapping[str, Any]) -> Transitions:
+        """The batch's transitions; an error on one learner is one on all, or they would wait."""
+        if self._gather is None:
+            return select_transitions(module_id, batch, self._needs)
+        transitions, error = None, None
+        try:
+            transitions = select_transitions(module_id, batch, self._needs)
+        except RiseError as found:
+            error = found
+        failed, _ = self._gather(
+            torch.tensor([error is not None], device=self._device).to(torch.uint8)
+        )
+        if error is None and bool(failed.any()):
+            error = RiseError(
+                f"module {module_id!r}: another learner refused its part of the batch"
+            )
+        if error is not None:
+            raise error
+        assert transitions is not None
+        return transitions
 
     def get_state(
         self,

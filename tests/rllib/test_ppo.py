@@ -22,7 +22,7 @@ from ray.rllib.core.columns import Columns
 
 import rllib_rise
 from rllib_rise import RISEPPOConfig
-from rllib_rise.errors import ConfigError, NonFiniteError
+from rllib_rise.errors import ConfigError, NonFiniteError, RiseError
 
 pytestmark = pytest.mark.usefixtures("ray_cluster")
 
@@ -432,6 +432,14 @@ def test_our_maze_runs_on_remote_env_runners_with_plain_ppo(build):
         assert algorithm.train()["env_runners"]["num_env_steps_sampled_lifetime"] >= 64
     finally:
         algorithm.stop()
+
+
+@pytest.mark.timeout(120)
+def test_an_error_on_one_of_two_learners_ends_both(build):
+    # One in all: only one learner's part of the batch holds it.
+    algorithm = build(config(kind="one nan", learners=2).rise())
+    with pytest.raises(RiseError):
+        algorithm.train()
 
 
 def test_method_none_trains_where_tune_makes_the_algorithm_itself():
