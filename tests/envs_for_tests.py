@@ -2,29 +2,37 @@
 
 from __future__ import annotations
 
-from typing import Any
+import time
+from collections import Counter
+from typing import Any, ClassVar
 
 import gymnasium as gym
 import numpy as np
+from ray.rllib.env.multi_agent_env import MultiAgentEnv
 
 EPISODE = 20
 
 
 class ConstantReward(gym.Env):
-    """Reward 1 at every step for 20 steps: the true return is 20. Observations walk at random."""
+    """Reward 1 at every step for 20 steps: the true return is 20. Observations walk at random.
+
+    `kind` may change what is observed, or what happens where a process makes a second set of them.
+    """
 
     observation_space = gym.spaces.Box(-np.inf, np.inf, (3,), np.float32)
     action_space = gym.spaces.Discrete(2)
 
-    made = 0
+    made: ClassVar[Counter[str]] = Counter()
     nan_shown = False
 
     def __init__(self, config: dict[str, Any] | None = None) -> None:
         self.kind = (config or {}).get("kind", "walk")
-        if self.kind == "second fails":
-            ConstantReward.made += 1
-            if ConstantReward.made > 3:  # RLlib makes one to look at it, then two to step
-                raise RuntimeError("no second environment here")
+        self.made[self.kind] += 1
+        second = self.made[self.kind] > 3  # RLlib makes one to look at it, then two to step
+        if self.kind == "second fails" and second:
+            raise RuntimeError("no second environment here")
+        on_second_runner = getattr(config, "worker_index", 0) == 2
+        self.hangs = self.kind == "second hangs" and second and on_second_runner
 
     def reset(self, *, seed: int | None = None, options: dict | None = None):
         super().reset(seed=seed)
@@ -33,6 +41,11 @@ class ConstantReward(gym.Env):
 
     def step(self, action):
         self.steps += 1
+        if self.hangs:
+            time.sleep(3600)
+        if self.kind == "echo":
+            self.position = np.full(3, action, np.float32)
+            return self._observe(), 1.0, self.steps >= EPISODE, False, {}
         self.position = self.position + self.np_random.normal(size=3).astype(np.float32)
         return self._observe(), 1.0, self.steps >= EPISODE, False, {}
 
@@ -54,48 +67,49 @@ class DictObservations(ConstantReward):
         return {"a": np.zeros(2, np.float32)}
 
 
-class Countdown(gym.Env):
+class Countdown(ConstantReward):
     """Images that show the number of the step: every pixel of `[6, 6, 1]` is it."""
 
     observation_space = gym.spaces.Box(0, 255, (6, 6, 1), np.uint8)
-    action_space = gym.spaces.Discrete(2)
-
-    def __init__(self, config: dict[str, Any] | None = None) -> None:
-        self.steps = 0
-
-    def reset(self, *, seed: int | None = None, options: dict | None = None):
-        super().reset(seed=seed)
-        self.steps = 0
-        return self._observe(), {}
-
-    def step(self, action):
-        self.steps += 1
-        return self._observe(), 0.0, self.steps >= EPISODE, False, {}
 
     def _observe(self) -> np.ndarray:
         return np.full((6, 6, 1), self.steps, np.uint8)
 
 
-class RandomFrames(gym.Env):
+class RandomFrames(ConstantReward):
     """Bytes as Atari's stacked frames have them."""
 
     observation_space = gym.spaces.Box(0, 255, (84, 84, 4), np.uint8)
-    action_space = gym.spaces.Discrete(2)
-
-    def __init__(self, config: dict[str, Any] | None = None) -> None:
-        self.steps = 0
-
-    def reset(self, *, seed: int | None = None, options: dict | None = None):
-        super().reset(seed=seed)
-        self.steps = 0
-        return self._observe(), {}
-
-    def step(self, action):
-        self.steps += 1
-        return self._observe(), 0.0, self.steps >= 500, False, {}
 
     def _observe(self) -> np.ndarray:
         return self.np_random.integers(0, 256, (84, 84, 4), dtype=np.uint8)
+
+
+class TwoAgents(MultiAgentEnv):
+    """`often` acts at every step, `seldom` at every second; observations are noise."""
+
+    possible_agents = agents = ["often", "seldom"]  # noqa: RUF012
+    observation_spaces = dict.fromkeys(possible_agents, gym.spaces.Box(-9, 9, (2,), np.float32))
+    action_spaces = dict.fromkeys(possible_agents, gym.spaces.Discrete(2))
+
+    def __init__(self, config: dict[str, Any] | None = None) -> None:
+        super().__init__()
+        self.random = np.random.default_rng((config or {}).get("seed", 0))
+
+    def reset(self, *, seed: int | None = None, options: dict | None = None):
+        self.steps = 0
+        return self._observe(), {}
+
+    def step(self, actions):
+        self.steps += 1
+        over = self.steps >= EPISODE
+        observed = self._observe(all_of_them=over)
+        rewards = dict.fromkeys(observed, 1.0)
+        return observed, rewards, {"__all__": over}, {"__all__": False}, {}
+
+    def _observe(self, all_of_them: bool = False):
+        acting = self.agents if all_of_them or self.steps % 2 == 0 else ["often"]
+        return {agent: self.random.normal(size=2).astype(np.float32) for agent in acting}
 
 
 class ActionReward(gym.Env):

@@ -143,8 +143,11 @@ class Bonus(nn.Module):
         return 0
 
     @classmethod
-    def fit_settings(cls, settings: Any) -> dict[str, Any]:
-        """The settings that `fit` depends on. Runs that agree in them may share one fit."""
+    def fit_settings(cls, settings: Any, obs_shape: tuple[int, ...]) -> dict[str, Any]:
+        """What `fit` depends on, as plain data. Runs that agree in it may share one fit.
+
+        Called before any step is taken: the place to raise where the settings cannot work.
+        """
         return settings.model_dump(mode="json")
 
     @property
@@ -155,7 +158,8 @@ class Bonus(nn.Module):
     def fit(self, obs: Tensor) -> FitSteps:
         """Learn from the observations `[N, *obs_shape]` of Phase 1, which are on the CPU.
 
-        Depends on them, on `fit_settings` and on the seed alone.
+        Depends on them, on `fit_settings` and on the seed alone; where a restored state holds a
+        part of what is to be learned, on that too.
         """
         raise NotImplementedError
         yield ""

@@ -6,6 +6,7 @@ import hashlib
 import logging
 import math
 import time
+from collections.abc import Generator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
@@ -55,8 +56,8 @@ class RISESettings(StateEntropySettings):
         "auto",
         description="Where distances are taken: auto is vae for images, identity for vectors.",
     )
-    encoder_file: str | None = Field(
-        None, description="A fitted encoder, as a run leaves it in encoder.safetensors."
+    encoder_file: Path | None = Field(
+        None, description="A fitted VAE, as a run leaves it in encoder.safetensors."
     )
     warmup_steps: int = Field(
         10_000,
@@ -83,10 +84,10 @@ class RISESettings(StateEntropySettings):
                 "form='intrinsic-dim' estimates a dimension from the distances to several "
                 "neighbours: k=1 must be at least 2"
             )
-        if self.encoder_file is not None and self.encoder != "auto":
+        if self.encoder_file is not None and self.encoder not in ("auto", "vae"):
             raise ConfigError(
-                f"encoder={self.encoder!r} and encoder_file={self.encoder_file!r} exclude each "
-                "other: leave one of them out"
+                f"encoder={self.encoder!r} and encoder_file={str(self.encoder_file)!r} exclude "
+                "each other: the file holds a VAE"
             )
         return self
 
@@ -122,10 +123,8 @@ class RISE(StateEntropyBonus):
 
     def _make_encoder(self) -> Encoder:
         settings = self.settings
-        if settings.encoder_file is not None:
-            return load_encoder(settings.encoder_file, self.obs_shape)
         return make_encoder(
-            settings.encoder,
+            "vae" if settings.encoder_file is not None else settings.encoder,
             self.obs_shape,
             embedding_size=settings.embedding_size,
             seed=self.seed,
@@ -152,12 +151,13 @@ class RISE(StateEntropyBonus):
         return settings.warmup_steps
 
     @classmethod
-    def fit_settings(cls, settings: Any) -> dict[str, Any]:
+    def fit_settings(cls, settings: Any, obs_shape: tuple[int, ...]) -> dict[str, Any]:
         """What the encoder and its embeddings depend on."""
         names = ("encoder", "embedding_size", "warmup_steps", "vae_epochs", "vae_lr")
         chosen = {name: getattr(settings, name) for name in names}
         if settings.encoder_file is not None:
-            content = Path(settings.encoder_file).read_bytes()
+            _load(settings, obs_shape)
+            content = settings.encoder_file.read_bytes()
             chosen["encoder_file"] = hashlib.sha256(content).hexdigest()
         return chosen
 
@@ -175,14 +175,14 @@ class RISE(StateEntropyBonus):
             )
         tensors: dict[str, Tensor] = {}
         info: dict[str, Any] = {"observations": len(obs), "seconds": {}}
-        # A new one: what an interrupted fit left behind is no place to begin.
-        encoder = self._make_encoder().to(self.searched_k.device)
-        if isinstance(encoder, VAEEncoder) and not encoder.ready:
+        encoder = self.encoder
+        if not encoder.ready:
             started = time.perf_counter()
-            for step in encoder.fit(obs):
-                yield f"VAE: epoch {step.epoch} of {step.epochs}, loss {step.heldout_loss:,.0f}"
+            # A new one: what an interrupted fit left behind is no place to begin.
+            encoder = yield from self._fitted_encoder(obs)
             info["seconds"]["fit"] = time.perf_counter() - started
             info["history"] = [asdict(step) for step in encoder.history]
+        if isinstance(encoder, VAEEncoder):
             tensors |= {f"encoder.{k}": v.cpu() for k, v in encoder.state_dict().items()}
             tensors |= sample_reconstructions(encoder, obs)
         yield f"embedding {len(obs):,} observations"
@@ -191,12 +191,28 @@ class RISE(StateEntropyBonus):
         info["seconds"]["embed"] = time.perf_counter() - started
         return Fit(tensors, info)
 
+    def _fitted_encoder(self, obs: Tensor) -> Generator[str, None, VAEEncoder]:
+        """The VAE of the file, or one that is fitted here."""
+        if self.settings.encoder_file is not None:
+            return _load(self.settings, self.obs_shape).to(self.searched_k.device)
+        encoder = self._make_encoder().to(self.searched_k.device)
+        assert isinstance(encoder, VAEEncoder)
+        for step in encoder.fit(obs):
+            yield f"VAE: epoch {step.epoch} of {step.epochs}, loss {step.heldout_loss:,.0f}"
+        return encoder
+
     @torch.no_grad()
     def adopt(self, fit: Fit) -> FitReport:
         """Take over the encoder and search k for this alpha."""
         prefix = "encoder."
-        weights = {k.removeprefix(prefix): v for k, v in fit.tensors.items() if prefix in k}
+        weights = {
+            name.removeprefix(prefix): tensor
+            for name, tensor in fit.tensors.items()
+            if name.startswith(prefix)
+        }
         if weights:
+            # Weights of another shape are an error that must not leave half of them behind.
+            self._make_encoder().load_state_dict(weights)
             self.encoder.load_state_dict(weights)
         embeddings = fit.tensors["embeddings"]
         seconds, search = dict(fit.info["seconds"]), None
@@ -205,8 +221,11 @@ class RISE(StateEntropyBonus):
             search = self._search_k(embeddings)
             seconds["search_k"] = time.perf_counter() - started
         arrays = {k: fit.tensors[k].numpy() for k in _PICTURES if k in fit.tensors}
-        pictures = fit_pictures(embeddings, self.k, self._picture_reward)
-        explained = pictures.pop("explained_variance")
+        explained = None
+        if len(embeddings) > self.k:
+            pictures = fit_pictures(embeddings, self.k, self._picture_reward)
+            explained = pictures.pop("explained_variance").tolist()
+            arrays |= pictures
         figures = {
             "encoder": "file" if self.settings.encoder_file else self.encoder.kind,
             "embedding_size": self.encoder.embedding_size,
@@ -215,11 +234,11 @@ class RISE(StateEntropyBonus):
             "alpha": self.settings.alpha,
             "k_search": search,
             "history": fit.info.get("history", []),
-            "explained_variance": explained.tolist(),
+            "explained_variance": explained,
             "seconds": seconds,
         }
         files = {"encoder.safetensors": encoder_to_bytes(self.encoder)} if weights else {}
-        return FitReport(figures, {**arrays, **pictures}, files)
+        return FitReport(figures, arrays, files)
 
     def _search_k(self, embeddings: Tensor) -> dict[str, Any]:
         found = search_k(
@@ -289,9 +308,24 @@ class RISE(StateEntropyBonus):
         return figures
 
 
+def _load(settings: RISESettings, obs_shape: tuple[int, ...]) -> VAEEncoder:
+    """The encoder of `encoder_file`; an error where it is not what the settings say."""
+    assert settings.encoder_file is not None
+    encoder = load_encoder(settings.encoder_file, obs_shape)
+    setting = f"intrinsic.encoder_file={str(settings.encoder_file)!r}"
+    if not isinstance(encoder, VAEEncoder):
+        raise ConfigError(f"{setting} holds an encoder of the kind {encoder.kind!r}, not a VAE")
+    if encoder.embedding_size != settings.embedding_size:
+        raise ConfigError(
+            f"{setting} embeds in {encoder.embedding_size} dimensions: set "
+            f"intrinsic.embedding_size to that, it is {settings.embedding_size}"
+        )
+    return encoder
+
+
 def _embed(encoder: Encoder, obs: Tensor, device: torch.device) -> Tensor:
     """The embeddings of all observations, on the CPU."""
     if encoder.kind == "identity":
         # In their own type: bytes stay bytes, and the search for k does not mind the scale.
-        return obs.reshape(len(obs), -1)
+        return obs.reshape(len(obs), encoder.embedding_size)
     return torch.cat([encoder(part.to(device)).cpu() for part in obs.split(_EMBED_CHUNK)])

@@ -147,7 +147,7 @@ class RND(Bonus):
 
 
 def _flat(obs: Tensor) -> Tensor:
-    return as_float(obs).reshape(len(obs), -1)
+    return as_float(obs).reshape(len(obs), math.prod(obs.shape[1:]))
 
 
 def _network(

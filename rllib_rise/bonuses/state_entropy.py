@@ -84,7 +84,8 @@ class StateEntropyBonus(Bonus):
         particles = chunk_size if within_episode and chunk_size is not None else batch_size
         if cls.largest_k(settings) >= particles:
             what = "steps per environment and batch" if within_episode else "transitions per batch"
-            found = "" if settings.k == cls.largest_k(settings) else " (up to 15)"
+            most = cls.largest_k(settings)
+            found = "" if settings.k == most else f" (up to {most})"
             raise ConfigError(
                 f"intrinsic.k={settings.k}{found} is not below the {particles} {what}: "
                 "lower k or enlarge the batch"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple
 
@@ -79,7 +80,7 @@ class Encoder(nn.Module):
     def _prepare(self, obs: Tensor) -> Tensor:
         obs = as_float(obs)
         if not is_image(self.obs_shape):
-            return obs.reshape(len(obs), -1)
+            return obs.reshape(len(obs), math.prod(obs.shape[1:]))
         return obs if image_layout(self.obs_shape).channels_first else obs.movedim(-1, 1)
 
     def train(self, mode: bool = True) -> Encoder:

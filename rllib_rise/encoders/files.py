@@ -13,7 +13,8 @@ from rllib_rise.encoders.base import Encoder, make_encoder
 from rllib_rise.errors import ConfigError, RiseError
 
 _FORMAT = "rllib_rise encoder"
-_VERSION = 1
+ENCODER_VERSION = 2
+"""Of the file and of the networks in it: to be raised with every change of either."""
 
 
 def save_encoder(encoder: Encoder, path: str | Path) -> None:
@@ -27,7 +28,7 @@ def encoder_to_bytes(encoder: Encoder) -> bytes:
         raise RiseError("an encoder that is not fitted is not worth saving")
     metadata = {
         "format": _FORMAT,
-        "version": str(_VERSION),
+        "version": str(ENCODER_VERSION),
         "kind": encoder.kind,
         "obs_shape": json.dumps(encoder.obs_shape),
         "embedding_size": str(encoder.embedding_size),
@@ -44,7 +45,10 @@ def load_encoder(path: str | Path, obs_shape: Sequence[int]) -> Encoder:
     """
     setting = f"intrinsic.encoder_file={str(path)!r}"
     if not Path(path).is_file():
-        raise ConfigError(f"{setting} does not exist: name a file that save_encoder wrote")
+        raise ConfigError(
+            f"{setting} does not exist: name an encoder.safetensors that a run left, or a file "
+            "that save_encoder wrote"
+        )
     try:
         with safe_open(path, "pt") as file:
             metadata = file.metadata() or {}
@@ -54,9 +58,9 @@ def load_encoder(path: str | Path, obs_shape: Sequence[int]) -> Encoder:
     if metadata.get("format") != _FORMAT:
         raise ConfigError(f"{setting} is a safetensors file, but holds no encoder of rllib_rise")
     version = metadata.get("version", "unknown")
-    if version != str(_VERSION):
+    if version != str(ENCODER_VERSION):
         raise ConfigError(
-            f"{setting} has format version {version}, this release reads {_VERSION}: "
+            f"{setting} has format version {version}, this release reads {ENCODER_VERSION}: "
             "fit the encoder anew, or use the release that wrote it"
         )
     try:

@@ -177,13 +177,13 @@ class VAEEncoder(Encoder):
             )
         if len(obs) < _MIN_OBSERVATIONS:
             raise ConfigError(
-                f"warmup_steps gave {len(obs)} observations, and the encoder needs at least "
-                f"{_MIN_OBSERVATIONS} to be fitted: raise warmup_steps"
+                f"{len(obs)} observations are too few, the encoder needs at least "
+                f"{_MIN_OBSERVATIONS} to be fitted: raise intrinsic.warmup_steps"
             )
         if not any(bool((chunk != obs[0]).any()) for chunk in obs.split(self.batch_size)):
             raise ConfigError(
                 f"all {len(obs)} observations of the warm-up are equal, so there is nothing to "
-                "fit an encoder to: raise warmup_steps, or choose encoder='random'"
+                "fit an encoder to: raise intrinsic.warmup_steps, or choose encoder='random'"
             )
 
     def _fit(self, obs: Tensor) -> Generator[FitProgress, None, None]:
@@ -320,6 +320,6 @@ class VAEEncoder(Encoder):
     def _require_finite(self, loss: float, epoch: int) -> None:
         if not math.isfinite(loss):
             raise NonFiniteError(
-                f"the encoder's loss became {loss} in epoch {epoch} with lr={self.lr}: lower lr, "
-                "or check the observations for extreme values"
+                f"the encoder's loss became {loss} in epoch {epoch} with lr={self.lr}: lower "
+                "intrinsic.vae_lr, or check the observations for extreme values"
             )

@@ -19,11 +19,10 @@ def summarise(run: RunDirectory, tracker: ExplorationTracker) -> dict[str, Any]:
     last = rows[-1]
     assert last["env_steps"] is not None
     first_step = (1 - _FINAL_SHARE) * last["env_steps"]
-    seconds = last["seconds"] or math.nan
     result: dict[str, Any] = {
         "env_steps": int(last["env_steps"]),
-        "seconds": seconds,
-        "steps_per_second": last["env_steps"] / seconds,
+        "seconds": last["seconds"] or math.nan,
+        "steps_per_second": _steps_per_second(rows),
         "return": mean_return(row for row in rows if (row["env_steps"] or 0) > first_step),
     }
     result |= _episode_figures([row for row in rows if (row["env_steps"] or 0) > first_step])
@@ -37,6 +36,19 @@ def summarise(run: RunDirectory, tracker: ExplorationTracker) -> dict[str, Any]:
     if warnings:
         result["warnings"] = warnings
     return result
+
+
+def _steps_per_second(rows: Sequence[Mapping[str, float | None]]) -> float:
+    """Of training: Phase 1, whose steps may come from another run, is left out."""
+    before = rows[0].get("intrinsic_warmup_steps") or 0
+    steps, seconds = 0.0, 0.0
+    for row in rows:
+        now, rate = row["env_steps"] or before, row["steps_per_second"]
+        if rate:
+            steps += now - before
+            seconds += (now - before) / rate
+        before = now
+    return steps / seconds if seconds else math.nan
 
 
 def _episode_figures(rows: Sequence[Mapping[str, float | None]]) -> dict[str, float]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import logging
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +11,9 @@ from ray.tune.result import SHOULD_CHECKPOINT
 from rllib_rise.rllib.phase1 import Phase1Report, pending_steps, run_phase1, warmup_steps
 from rllib_rise.rllib.phase1.cache import CACHE_FOLDER
 
-logger = logging.getLogger(__name__)
+
+def _print_progress(line: str) -> None:
+    print(f"Phase 1: {line}", file=sys.stderr, flush=True)
 
 
 class IntrinsicAlgorithmMixin:
@@ -23,14 +25,15 @@ class IntrinsicAlgorithmMixin:
     _phase1_done = False
 
     def prepare_intrinsic(
-        self, on_progress: Callable[[str], None] = logger.info
+        self, on_progress: Callable[[str], None] = _print_progress
     ) -> Phase1Report | None:
         """Run Phase 1, if the learners' state says that it has not been run.
 
-        `train()` does it by itself; call it to see the progress, or to save a checkpoint between.
+        `train()` does it by itself; call it to save a checkpoint between, or for the progress.
 
         Args:
-            on_progress: Called with a line of text now and then. It may raise to interrupt.
+            on_progress: Called with a line of text now and then; by default they are printed to
+                stderr. It may raise to interrupt.
 
         Returns:
             A report, or None where there was nothing to do.

@@ -18,14 +18,15 @@ class Clock:
         self.env_steps = 0
         self._offset = 0
         self._counter = 0
-        self._started = False
+        #: Whether there was an update.
+        self.started = False
 
     def tick(self, counter: int | None) -> None:
         """Begin an update; `counter` is RLlib's lifetime count with this batch, if it is known."""
         self.env_steps = self._offset + self._counter
-        if self._started:
+        if self.started:
             self.updates += 1
-        self._started = True
+        self.started = True
         if counter is None:
             return
         if counter < self._counter:
@@ -43,7 +44,7 @@ class Clock:
             "env_steps": self.env_steps,
             "offset": self._offset,
             "counter": self._counter,
-            "started": int(self._started),
+            "started": int(self.started),
         }
 
     def set_state(self, state: Mapping[str, int]) -> None:
@@ -52,4 +53,4 @@ class Clock:
         self.env_steps = state["env_steps"]
         self._offset = state["offset"]
         self._counter = state["counter"]
-        self._started = bool(state["started"])
+        self.started = bool(state["started"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -55,19 +56,23 @@ class IntrinsicConfigMixin:
                 what the fit does not depend on. Needs a seed. Under Tune it is by default in the
                 experiment's storage.
             **settings: The method's settings, see its `Settings` model. Values may be Tune domains.
+                Those whose names end in `_file` are paths.
 
         Returns:
             This config.
         """
         if cache is not None:
-            self.intrinsic_cache = str(cache)
+            self.intrinsic_cache = str(cache) if "://" in str(cache) else _absolute(cache)
         current = self.intrinsic_settings
         if method is not None and method != current.get("method"):
             current = {}
         self.intrinsic_settings = {
             "method": method or current["method"],
             **{key: value for key, value in current.items() if key != "method"},
-            **settings,
+            **{
+                key: _absolute(value) if key.endswith("_file") else value
+                for key, value in settings.items()
+            },
         }
         return self
 
@@ -185,3 +190,10 @@ class IntrinsicConfigMixin:
         space = getattr(spec, "observation_space", None)
         if self.uses_bonus and space is not None:
             observation_shape(module_id, space)
+
+
+def _absolute(path: Any) -> Any:
+    """Learners, and Tune's trials, run in folders of their own."""
+    if isinstance(path, (str, Path)):
+        return os.path.abspath(os.path.expanduser(path))
+    return path

@@ -37,6 +37,7 @@ class IntrinsicLearnerMixin:
             device=self._device,  # type: ignore[attr-defined]
             seed=self.config.seed or 0,
             gather=gather_rows if self.config.num_learners > 1 else None,
+            is_trained=self.should_module_be_updated,  # type: ignore[attr-defined]
         )
         for module_id in self.module.keys():  # noqa: SIM118 (a MultiRLModule iterates otherwise)
             self.intrinsic.add_module(

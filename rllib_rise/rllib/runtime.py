@@ -42,6 +42,7 @@ class IntrinsicRuntime(Checkpointable):
         device: torch.device | str = "cpu",
         seed: int = 0,
         gather: Gather | None = None,
+        is_trained: Callable[[str], bool] = lambda module_id: True,
     ) -> None:
         self._bonus_class = bonus_class
         self._settings = settings
@@ -49,6 +50,7 @@ class IntrinsicRuntime(Checkpointable):
         self._device = device
         self._seed = seed
         self._gather = gather
+        self._is_trained = is_trained
         self.bonuses: dict[str, Bonus] = {}
         self.clock = Clock()
         #: Environment steps that Phase 1 took; not in the clock, but in every budget.
@@ -70,8 +72,15 @@ class IntrinsicRuntime(Checkpointable):
         self.bonuses[module_id] = bonus.to(self._device)
 
     def unfitted(self) -> dict[str, Bonus]:
-        """The bonuses that wait for Phase 1, in the same order on all learners."""
-        return {m: bonus for m, bonus in sorted(self.bonuses.items()) if not bonus.fitted}
+        """The bonuses that wait for Phase 1, in the same order on all learners.
+
+        Modules that are not trained have no use for theirs.
+        """
+        return {
+            module_id: bonus
+            for module_id, bonus in sorted(self.bonuses.items())
+            if self._is_trained(module_id) and not bonus.fitted
+        }
 
     def adopt(self, fits: Mapping[str, Fit], *, env_steps: int) -> dict[str, FitReport]:
         """Give the bonuses what Phase 1 brought forth for them."""
@@ -92,7 +101,7 @@ class IntrinsicRuntime(Checkpointable):
     ) -> None:
         """Replace the rewards of a batch by the total ones; phantom and padded rows keep theirs."""
         bonus = self.bonuses.get(module_id)
-        if bonus is None:
+        if bonus is None or not self._is_trained(module_id):
             return
         if not bonus.fitted:
             raise RiseError(
@@ -102,7 +111,7 @@ class IntrinsicRuntime(Checkpointable):
         started = time.perf_counter()
         rewards, mask = batch[Columns.REWARDS], batch.get(Columns.LOSS_MASK)
         transitions = self._select(module_id, batch)
-        if len(transitions) == 0:
+        if transitions is None:
             return
         with torch.no_grad():
             r_hat = bonus.reward(transitions).to(rewards.dtype)
@@ -128,7 +137,7 @@ class IntrinsicRuntime(Checkpointable):
             total[mask] += extra
         batch[Columns.REWARDS] = total
         bonus.update(transitions)
-        if metrics is not None:
+        if metrics is not None and len(transitions) > 0:
             figures = {
                 "intrinsic_reward_mean": float(r_hat.mean()),
                 "intrinsic_reward_std": float(r_hat.std(correction=0)),
@@ -141,26 +150,28 @@ class IntrinsicRuntime(Checkpointable):
             for name, value in figures.items():
                 metrics.log_value((module_id, name), value, window=1)
 
-    def _select(self, module_id: str, batch: Mapping[str, Any]) -> Transitions:
-        """The batch's transitions; an error on one learner is one on all, or they would wait."""
-        if self._gather is None:
-            return select_transitions(module_id, batch, self._needs)
+    def _select(self, module_id: str, batch: Mapping[str, Any]) -> Transitions | None:
+        """The batch's transitions, None where there are none to reward.
+
+        Bonuses may gather rows from all learners, so these must do the same: one with nothing to
+        reward goes on with no rows as long as another has some, and an error is one on all.
+        """
         transitions, error = None, None
         try:
             transitions = select_transitions(module_id, batch, self._needs)
         except RiseError as found:
             error = found
-        failed, _ = self._gather(
-            torch.tensor([error is not None], device=self._device).to(torch.uint8)
-        )
-        if error is None and bool(failed.any()):
+        count = -1 if transitions is None else len(transitions)
+        counts = torch.tensor([count], device=self._device)
+        if self._gather is not None:
+            counts, _ = self._gather(counts)
+        if error is None and bool((counts < 0).any()):
             error = RiseError(
                 f"module {module_id!r}: another learner refused its part of the batch"
             )
         if error is not None:
             raise error
-        assert transitions is not None
-        return transitions
+        return transitions if bool((counts > 0).any()) else None
 
     def get_state(
         self,
@@ -254,6 +265,7 @@ class IntrinsicRuntime(Checkpointable):
             "device": self._device,
             "seed": self._seed,
             "gather": self._gather,
+            "is_trained": self._is_trained,
         }
 
 

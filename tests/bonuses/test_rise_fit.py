@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from rllib_rise.bonuses import RE3, RISE, RND, Fit, Transitions, parse_settings
-from rllib_rise.encoders import save_encoder
+from rllib_rise.encoders import RandomEncoder, save_encoder
 from rllib_rise.entropy import search_k
 from rllib_rise.errors import ConfigError, RiseError
 
@@ -89,12 +89,16 @@ def test_a_fit_serves_another_alpha_and_only_k_is_searched_again():
     assert second.k == search_k(embeddings, alpha=0.9).k
 
 
+def fit_settings(shape: tuple[int, ...] = (4,), **values) -> dict:
+    return RISE.fit_settings(parse_settings(RISE, values), shape)
+
+
 def test_settings_that_the_fit_does_not_depend_on_are_not_in_its_key():
-    key = RISE.fit_settings(parse_settings(RISE, {}))
+    key = fit_settings()
     for values in ({"alpha": 0.7}, {"lambda_0": 1.0}, {"kappa": 0.1}, {"k": 3}, {"zeta": 0.5}):
-        assert RISE.fit_settings(parse_settings(RISE, values)) == key
+        assert fit_settings(**values) == key
     for values in ({"encoder": "vae"}, {"vae_epochs": 1}, {"vae_lr": 1.0}, {"warmup_steps": 999}):
-        assert RISE.fit_settings(parse_settings(RISE, values)) != key
+        assert fit_settings(**values) != key
 
 
 def test_the_report_holds_pictures_and_an_encoder_file_that_can_be_used(tmp_path):
@@ -109,10 +113,31 @@ def test_the_report_holds_pictures_and_an_encoder_file_that_can_be_used(tmp_path
     path = tmp_path / "encoder.safetensors"
     path.write_bytes(report.files["encoder.safetensors"])
     again = make(shape=(12, 12, 1), encoder_file=str(path), k=3)
+    assert not again.fitted
+    report = again.adopt(fit(again, images[:0]))
     assert again.fitted
     assert torch.equal(again.encoder(images), bonus.encoder(images))
+    assert report.figures["observations"] == 0
+    assert not report.arrays["originals"].size
+
+
+def test_encoder_files_that_do_not_fit_are_refused_before_any_step(tmp_path):
+    path = tmp_path / "encoder.safetensors"
+    encoder = make(shape=(12, 12, 1), vae_epochs=1)
+    encoder.adopt(fit(encoder, squares()))
+    save_encoder(encoder.encoder, path)
+    one = fit_settings((12, 12, 1), encoder_file=path)
     with pytest.raises(ConfigError, match=r"\(12, 12, 1\).*\(84, 84, 4\)"):
-        make(shape=(84, 84, 4), encoder_file=str(path))
+        fit_settings((84, 84, 4), encoder_file=path)
+    with pytest.raises(ConfigError, match=r"in 128 dimensions: set intrinsic.embedding_size"):
+        fit_settings((12, 12, 1), encoder_file=path, embedding_size=64)
+    save_encoder(RandomEncoder((12, 12, 1), embedding_size=128, seed=0), path)
+    with pytest.raises(ConfigError, match=r"of the kind 'random', not a VAE"):
+        fit_settings((12, 12, 1), encoder_file=path)
+    other = make(shape=(12, 12, 1), vae_epochs=1, seed=1)
+    other.adopt(fit(other, squares()))
+    save_encoder(other.encoder, path)
+    assert fit_settings((12, 12, 1), encoder_file=path) != one
 
 
 def test_the_projection_is_that_of_the_principal_components():

@@ -82,13 +82,13 @@ def test_files_that_are_no_encoders_are_refused(tmp_path: Path):
 def test_damaged_and_future_files_are_refused(tmp_path: Path):
     metadata = {"kind": "random", "obs_shape": "[9, 9, 2]", "embedding_size": "7"}
     metadata["format"] = "rllib_rise encoder"
-    save_file({"weight": torch.ones(3)}, tmp_path / "damaged", metadata | {"version": "1"})
+    save_file({"weight": torch.ones(3)}, tmp_path / "damaged", metadata | {"version": "2"})
     with pytest.raises(ConfigError, match=r"intrinsic.encoder_file=.*is damaged"):
         load_encoder(tmp_path / "damaged", SHAPE)
-    save_file({"weight": torch.ones(3)}, tmp_path / "future", metadata | {"version": "2"})
-    with pytest.raises(ConfigError, match="format version 2, this release reads 1"):
+    save_file({"weight": torch.ones(3)}, tmp_path / "future", metadata | {"version": "3"})
+    with pytest.raises(ConfigError, match="format version 3, this release reads 2"):
         load_encoder(tmp_path / "future", SHAPE)
-    poor = {"format": "rllib_rise encoder", "version": "1"}
+    poor = {"format": "rllib_rise encoder", "version": "2"}
     save_file({"weight": torch.ones(3)}, tmp_path / "poor", poor)
     with pytest.raises(ConfigError, match=r"intrinsic.encoder_file=.*metadata lacks 'kind'"):
         load_encoder(tmp_path / "poor", SHAPE)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import os
 import re
 import shutil
 import signal
@@ -16,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
+from command_line import rise
 
 SMALL = {
     "env": {"id": "rise/Maze-v0", "size": 5, "max_steps": 30},
@@ -36,20 +36,6 @@ SMALL = {
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "small.yaml").write_text(yaml.safe_dump(SMALL))
     return tmp_path
-
-
-def rise(folder: Path, *arguments: str) -> subprocess.CompletedProcess:
-    environment = {**os.environ, "COLUMNS": "200", "OMP_NUM_THREADS": "1"}
-    environment.pop("PYTHONPATH", None)
-    return subprocess.run(
-        [sys.executable, "-m", "rllib_rise.cli", *arguments],
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
 
 
 def rows(path: Path) -> list[dict[str, str]]:

@@ -6,14 +6,13 @@ import csv
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 import torch
 import yaml
+from command_line import finish, start
 
 from rllib_rise.encoders import load_encoder
 
@@ -36,26 +35,6 @@ IMAGE_MAZE = {
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "images.yaml").write_text(yaml.safe_dump(IMAGE_MAZE))
     return tmp_path
-
-
-def start(folder: Path, *arguments: str) -> subprocess.Popen:
-    environment = {**os.environ, "COLUMNS": "200", "OMP_NUM_THREADS": "1"}
-    environment.pop("PYTHONPATH", None)
-    return subprocess.Popen(
-        [sys.executable, "-m", "rllib_rise.cli", *arguments],
-        cwd=folder,
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-    )
-
-
-def finish(process: subprocess.Popen) -> str:
-    output, _ = process.communicate(timeout=300)
-    assert process.returncode == 0, output
-    return output
 
 
 def wait_for(path: Path, text: str) -> None:

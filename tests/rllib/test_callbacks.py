@@ -40,19 +40,6 @@ def config(base=RISEPPOConfig, *, runners: int = 0):
     return cfg.rise(k=3) if base is RISEPPOConfig else cfg
 
 
-@pytest.fixture
-def build():
-    built = []
-
-    def _build(cfg) -> Algorithm:
-        built.append(cfg.build_algo())
-        return built[-1]
-
-    yield _build
-    for algorithm in built:
-        algorithm.stop()
-
-
 def test_means_weigh_episodes_and_not_env_runners(build):
     result = build(config(runners=2)).train()
     figures = result["env_runners"]

@@ -5,90 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from envs_for_tests import EPISODE, ConstantReward, Countdown
-from ray import tune
+from envs_for_tests import EPISODE, Countdown, TwoAgents
+from phase1_helpers import WARMUP, assert_same, config, keep_observations, states, trace
 from ray.rllib.algorithms.algorithm import Algorithm
+from ray.rllib.callbacks.callbacks import RLlibCallback
+from ray.rllib.connectors.env_to_module import MeanStdFilter
 from ray.rllib.connectors.env_to_module.frame_stacking import FrameStackingEnvToModule
 from ray.rllib.connectors.learner.frame_stacking import FrameStackingLearner
 from ray.rllib.core import DEFAULT_MODULE_ID
-from safetensors import safe_open
-
-from rllib_rise import RISEPPOConfig
-from rllib_rise.errors import ConfigError, NonFiniteError, RiseError
 
 pytestmark = pytest.mark.usefixtures("ray_cluster")
-
-WARMUP = 300
-
-
-def config(*, runners: int = 0, learners: int = 0, warmup: bool = True, **env_config):
-    cfg = (
-        RISEPPOConfig()
-        .environment(ConstantReward, env_config=env_config)
-        .env_runners(num_env_runners=runners, num_envs_per_env_runner=2)
-        .learners(num_learners=learners)
-        .training(train_batch_size_per_learner=64, minibatch_size=32, num_epochs=1)
-        .rl_module(model_config={"fcnet_hiddens": [16]})
-        .debugging(seed=3)
-    )
-    settings = {"encoder": "vae", "vae_epochs": 2, "warmup_steps": WARMUP, "k": "auto"}
-    return cfg.rise(**(settings if warmup else {"k": 4}))
-
-
-@pytest.fixture
-def build():
-    """Builds an algorithm; those with actors one at a time, for there are few cores."""
-    built = []
-
-    def _build(cfg) -> Algorithm:
-        if cfg.num_env_runners or cfg.num_learners:
-            while built:
-                built.pop().stop()
-        built.append(cfg.build_algo())
-        return built[-1]
-
-    yield _build
-    while built:
-        built.pop().stop()
-
-
-def states(algorithm: Algorithm) -> list[dict]:
-    found = algorithm.learner_group.foreach_learner(lambda learner: learner.intrinsic.get_state())
-    return [result.get() for result in found]
-
-
-def assert_same(one: dict, other: dict) -> None:
-    assert one["clock"] == other["clock"]
-    assert one["warmup_env_steps"] == other["warmup_env_steps"]
-    assert one["tensors"].keys() == other["tensors"].keys()
-    for name, tensor in one["tensors"].items():
-        assert torch.equal(tensor, other["tensors"][name]), name
-
-
-SCHEDULES = ("intrinsic_lambda",)
-COUNTERS = (
-    "num_env_steps_sampled",
-    "num_env_steps_sampled_lifetime",
-    "num_episodes",
-    "num_episodes_lifetime",
-    "num_module_steps_sampled",
-    "episode_return_mean",
-    "episode_return_max",
-    "episode_len_mean",
-)
-
-
-def trace(algorithm: Algorithm, iterations: int = 2) -> list[dict]:
-    """What RLlib counts and reports, and the observations that training saw."""
-    seen = []
-    for _ in range(iterations):
-        result = algorithm.train()
-        row = {name: result["env_runners"].get(name) for name in COUNTERS}
-        row["timesteps"] = result["num_env_steps_sampled_lifetime"]
-        row["iteration"] = result["training_iteration"]
-        row["lambda"] = result["learners"][DEFAULT_MODULE_ID]["intrinsic_lambda"]
-        seen.append(row)
-    return seen
 
 
 @pytest.mark.parametrize(("runners", "learners"), [(0, 0), (2, 1), (2, 2)])
@@ -127,17 +53,15 @@ def test_the_first_rollout_is_the_very_same(build):
 
 def test_phase_1_has_episodes_of_its_own(build):
     algorithm = build(config())
-    kept: list[np.ndarray] = []
-    bonus = algorithm.learner_group._learner.intrinsic.bonuses[DEFAULT_MODULE_ID]
-    fit = bonus.fit
-    bonus.fit = lambda obs: kept.append(obs.numpy().copy()) or fit(obs)
+    kept = keep_observations(algorithm)
     algorithm.prepare_intrinsic()
+    collected = kept[0].numpy()
     episodes = algorithm.env_runner_group.local_env_runner.sample(num_timesteps=64)
     training = np.concatenate([episode.get_observations() for episode in episodes])
     moving = training[np.abs(training).sum(1) > 0]  # episodes begin at the origin
-    assert not (kept[0][:, None] == moving[None]).all(-1).any()
+    assert not (collected[:, None] == moving[None]).all(-1).any()
     # The parts in which it travels go on with the same episodes, they do not begin again.
-    distinct = np.unique(kept[0][np.abs(kept[0]).sum(1) > 0], axis=0)
+    distinct = np.unique(collected[np.abs(collected).sum(1) > 0], axis=0)
     assert len(distinct) > 0.9 * WARMUP
 
 
@@ -191,12 +115,8 @@ def test_frame_stacking_of_the_user_reaches_the_encoder(build):
     )
     cfg.learners(learner_connector=lambda obs, act: FrameStackingLearner(num_frames=3))
     algorithm = build(cfg)
-    kept: list[torch.Tensor] = []
-    bonus = algorithm.learner_group._learner.intrinsic.bonuses[DEFAULT_MODULE_ID]
-    fit = bonus.fit
-    bonus.fit = lambda obs: kept.append(obs.clone()) or fit(obs)
+    kept = keep_observations(algorithm)
     algorithm.train()
-    assert bonus.obs_shape == (6, 6, 3)
     assert kept[0].shape == (WARMUP, 6, 6, 3)
     assert kept[0].dtype == torch.uint8
     numbers = kept[0][:, 0, 0].int()
@@ -206,129 +126,97 @@ def test_frame_stacking_of_the_user_reaches_the_encoder(build):
     assert set(numbers[:, 2].tolist()) == set(range(EPISODE))
 
 
-def test_a_cached_fit_is_used_by_runs_that_differ_in_what_it_does_not_depend_on(build, tmp_path):
-    cache = tmp_path / "cache"
-    first = build(config().rise(cache=cache, alpha=0.1))
-    report = first.prepare_intrinsic()
-    assert not report.cached
-    second = build(config().rise(cache=cache, alpha=0.7, lambda_0=3.0, kappa=0.1))
-    found = second.prepare_intrinsic()
-    assert found.cached
-    assert found.env_steps == report.env_steps == second.warmup_env_steps()
-    assert "collect" not in found.seconds
-    one, other = states(first)[0]["tensors"], states(second)[0]["tensors"]
-    for name, tensor in one.items():
-        if "encoder" in name:
-            assert torch.equal(tensor, other[name])
-    assert found.modules[DEFAULT_MODULE_ID].figures["k_search"] is not None
-    assert len(list(cache.glob("*.safetensors"))) == 1
-    for other_run in (
-        config().rise(cache=cache, vae_epochs=1),
-        config().rise(cache=cache).debugging(seed=4),
-        config(kind="other").rise(cache=cache),
-    ):
-        assert not build(other_run).prepare_intrinsic().cached
-    assert len(list(cache.glob("*.safetensors"))) == 4
+class Counting(RLlibCallback):
+    episodes = 0
+
+    def on_episode_end(self, **kwargs) -> None:
+        Counting.episodes += 1
 
 
-def test_a_cached_fit_of_another_network_is_made_again(build, tmp_path):
-    from safetensors.torch import load_file, save_file
+def test_what_training_learns_is_untouched_but_for_the_bonus(build):
+    """With lambda_0 = 0 the weights after two iterations are those of a run without Phase 1."""
 
-    build(config().rise(cache=tmp_path)).prepare_intrinsic()
-    (entry,) = tmp_path.glob("*.safetensors")
-    with safe_open(entry, "pt") as file:
-        metadata = file.metadata()
-    tensors = load_file(entry)
-    name = f"{DEFAULT_MODULE_ID}/encoder.trunk.0.weight"
-    save_file({**tensors, name: tensors[name][:, :1].contiguous()}, entry, metadata)
-    report = build(config().rise(cache=tmp_path)).prepare_intrinsic()
-    assert not report.cached
-    assert torch.equal(load_file(entry)[name], tensors[name])
-
-
-def test_a_run_from_the_cache_trains_like_the_one_that_made_it(build, tmp_path):
-    cfg = config().rise(cache=tmp_path)
-    first, second = build(cfg.copy()), build(cfg.copy())
-    one, other = trace(first), trace(second)
-    assert not first.phase1.cached
-    assert second.phase1.cached
-    assert one == other
-    assert_same(states(first)[0], states(second)[0])
-
-
-def test_tune_trials_share_one_fit_in_the_experiments_storage(tmp_path):
-    space = config().rise(alpha=tune.grid_search([0.0, 0.3, 0.6]))
-    tuner = tune.Tuner(
-        "RISE-PPO",
-        param_space=space,
-        run_config=tune.RunConfig(
-            storage_path=str(tmp_path),
-            name="sweep",
-            stop={"training_iteration": 1},
-            verbose=0,
-        ),
-    )
-    results = tuner.fit()
-    assert not results.errors
-    assert len(list((tmp_path / "sweep" / "phase1-cache").glob("*.safetensors"))) == 1
-    for result in results:
-        assert result.checkpoint is not None  # right after Phase 1, without being asked for
-        assert result.metrics["learners"][DEFAULT_MODULE_ID]["intrinsic_warmup_steps"] >= WARMUP
-
-
-def test_a_lost_env_runner_does_not_end_phase_1(build):
-    import ray
-
-    algorithm = build(config(runners=2))
-    killed: list[str] = []
-
-    def kill_one(line: str) -> None:
-        if not killed:
-            killed.append(line)
-            actors = algorithm.env_runner_group._worker_manager.actors()
-            ray.kill(actors[next(iter(actors))])
-
-    report = algorithm.prepare_intrinsic(kill_one)
-    assert killed
-    assert report.modules[DEFAULT_MODULE_ID].figures["observations"] == WARMUP
-    assert bool(states(algorithm)[0]["tensors"][f"{DEFAULT_MODULE_ID}/encoder.fitted"])
-
-
-def test_an_interrupted_phase_1_starts_again_cleanly(build):
-    algorithm = build(config())
-
-    def interrupt(line: str) -> None:
-        if "epoch 1" in line:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        algorithm.prepare_intrinsic(interrupt)
-    assert algorithm.pending_warmup_steps() == WARMUP
-    report = algorithm.prepare_intrinsic()
-    assert report.modules[DEFAULT_MODULE_ID].figures["observations"] == WARMUP
-    fresh = build(config())
-    fresh.prepare_intrinsic()
-    assert_same(states(algorithm)[0], states(fresh)[0])
-
-
-def test_an_environment_that_fails_is_named(build):
-    algorithm = build(config(kind="second fails"))
-    with pytest.raises(RiseError, match="no second environment here"):
+    def weights(cfg) -> list[np.ndarray]:
+        algorithm = build(cfg.rise(lambda_0=0.0).callbacks(Counting))
+        before = Counting.episodes
         algorithm.prepare_intrinsic()
+        assert Counting.episodes == before
+        for _ in range(2):
+            algorithm.train()
+        assert Counting.episodes > before
+        return list(algorithm.get_weights()[DEFAULT_MODULE_ID].values())
+
+    for one, other in zip(weights(config()), weights(config(warmup=False)), strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
-@pytest.mark.parametrize("learners", [0, 1])
-def test_nan_observations_stop_phase_1_with_their_name(build, learners: int):
-    algorithm = build(config(kind="nan", learners=learners))
-    with pytest.raises(NonFiniteError, match="NaN or"):
-        algorithm.train()
+def test_steps_are_taken_with_the_present_policy(build):
+    """Whose weights were set by hand, so that it takes the second action only."""
+    algorithm = build(config(kind="echo"))
+    module = algorithm.learner_group._learner.module[DEFAULT_MODULE_ID]
+    with torch.no_grad():
+        dict(module.named_parameters())["pi.net.mlp.0.bias"].copy_(torch.tensor([-100.0, 100.0]))
+    algorithm.env_runner_group.sync_weights(from_worker_or_learner_group=algorithm.learner_group)
+    kept = keep_observations(algorithm)
+    algorithm.prepare_intrinsic()
+    resets = (kept[0][:, 0] == 0).sum()
+    assert resets <= WARMUP / EPISODE + 4
+    assert (kept[0][:, 0] == 1).sum() == WARMUP - resets
 
 
-def test_an_encoder_file_of_other_observations_is_refused(build, tmp_path):
-    from rllib_rise.encoders import RandomEncoder, save_encoder
+def test_k_is_searched_with_the_restored_encoder_policy_and_filters(build, tmp_path):
+    """A checkpoint of a run with k = 5, gone on with k = "auto"."""
+    filtered = {"env_to_module_connector": lambda env, spaces, device: MeanStdFilter()}
+    first = build(config().rise(k=5).env_runners(**filtered))
+    first.train()
+    encoder = states(first)[0]["tensors"]
+    path = first.save_to_path(str(tmp_path / "checkpoint"))
+    second = build(config().rise(k="auto", cache=tmp_path / "cache").env_runners(**filtered))
+    second.restore_from_path(path)
+    kept = keep_observations(second)
+    report = second.prepare_intrinsic()
+    assert report.modules[DEFAULT_MODULE_ID].figures["k_search"] is not None
+    found = states(second)[0]["tensors"]
+    for name, tensor in encoder.items():
+        if "encoder" in name:
+            assert torch.equal(found[name], tensor), name
+    # A new filter would have taken the first observation for the mean of all.
+    assert kept[0][0].abs().min() > 0
+    # This policy is no longer the one that others begin with.
+    assert not (tmp_path / "cache").exists()
 
-    path = tmp_path / "encoder.safetensors"
-    save_encoder(RandomEncoder((5,), embedding_size=8, seed=0), path)
-    cfg = config(warmup=False).rise(encoder_file=str(path), k=3)
-    with pytest.raises(ConfigError, match=r"\(5,\).*\(3,\)"):
-        build(cfg)
+
+def test_recurrent_modules(build):
+    cfg = config().rl_module(model_config={"use_lstm": True, "max_seq_len": 8, "lstm_cell_size": 8})
+    algorithm = build(cfg)
+    kept = keep_observations(algorithm)
+    algorithm.train()
+    assert kept[0].shape == (WARMUP, 3)
+    # Episodes begin at the origin; all other zeros would be padding.
+    assert int((kept[0] == 0).all(1).sum()) <= WARMUP / EPISODE + 4
+
+
+def two_agents(policies=("often", "seldom", "idle"), trained=("often", "seldom")):
+    return (
+        config()
+        .environment(TwoAgents)
+        .multi_agent(
+            policies=set(policies),
+            policy_mapping_fn=lambda agent_id, *args, **kwargs: agent_id,
+            policies_to_train=list(trained),
+        )
+    )
+
+
+def test_every_trained_module_is_fitted_to_its_own_observations(build):
+    algorithm = build(two_agents())
+    report = algorithm.prepare_intrinsic()
+    observations = {name: told.figures["observations"] for name, told in report.modules.items()}
+    assert observations.keys() == {"often", "seldom"}
+    assert observations["often"] == WARMUP
+    assert observations["seldom"] == pytest.approx(WARMUP / 2, rel=0.1)
+    found = states(algorithm)[0]["tensors"]
+    assert not torch.equal(found["often/encoder.center"], found["seldom/encoder.center"])
+    learners = algorithm.train()["learners"]
+    assert "rise_k" in learners["often"]
+    assert "rise_k" in learners["seldom"]

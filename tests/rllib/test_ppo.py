@@ -40,20 +40,6 @@ def config(env=ConstantReward, *, runners: int = 0, learners: int = 0, **env_con
     )
 
 
-@pytest.fixture
-def build():
-    """Builds algorithms and stops them at the end of the test."""
-    built = []
-
-    def _build(cfg) -> Algorithm:
-        built.append(cfg.build_algo())
-        return built[-1]
-
-    yield _build
-    for algorithm in built:
-        algorithm.stop()
-
-
 def learner_metrics(result: dict) -> dict:
     return result["learners"][DEFAULT_MODULE_ID]
 

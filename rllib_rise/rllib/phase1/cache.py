@@ -1,23 +1,22 @@
 """Fits of Phase 1, kept for other runs.
 
-An entry is one safetensors file, named after everything that the fit depends on; it is written
-beside its place and renamed into it, so readers see all of it or nothing. Runs that want the same
-fit at the same time wait for the first one, as far as the storage is a file system that locks.
+An entry is one safetensors file, named after everything that the fit depends on (`key`). It is
+written beside its place and renamed into it, so readers see all of it or nothing. Runs that want
+the same fit at the same time wait for the first one, as far as the storage has locks.
 """
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
-import hashlib
 import json
 import logging
+import math
 import os
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -32,10 +31,9 @@ logger = logging.getLogger(__name__)
 CACHE_FOLDER = "phase1-cache"
 """The cache's usual name, beside the runs that may share it."""
 
-# To be raised with every change of a network or of a fit.
-_FORMAT = "2"
-_PACKAGES = ("rllib_rise", "torch", "ray", "gymnasium", "numpy", "ale-py", "pybullet")
+_FORMAT = "3"
 _POLL_SECONDS = 0.5
+_TELL_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
@@ -52,26 +50,20 @@ class FitCache:
 
     Attributes:
         folder: Where the cache is.
-        key: What the fit depends on, as plain data.
+        name: Of the entry, see `fit_key`.
         filesystem: Of the folder; the local one if None.
     """
 
     folder: str
-    key: Mapping[str, Any]
+    name: str
     filesystem: pyarrow.fs.FileSystem | None = None
-
-    @property
-    def name(self) -> str:
-        """The entry's name: a digest of its key."""
-        text = json.dumps(self.key, sort_keys=True, default=_describe)
-        return hashlib.sha256(text.encode()).hexdigest()[:24]
 
     def load(self) -> CachedFits | None:
         """The entry, or None; a damaged one counts as none."""
         filesystem, path = self._place(f"{self.name}.safetensors")
-        if filesystem.get_file_info(path).type == pyarrow.fs.FileType.NotFound:
-            return None
         try:
+            if filesystem.get_file_info(path).type == pyarrow.fs.FileType.NotFound:
+                return None
             with filesystem.open_input_stream(path) as stream:
                 content = stream.read()
             return _unpack(content)
@@ -92,20 +84,33 @@ class FitCache:
             logger.warning("the fit of Phase 1 could not be cached in %s: %s", path, error)
 
     @contextlib.contextmanager
-    def lock(self, on_wait: Callable[[], None] = lambda: None) -> Iterator[None]:
+    def lock(self, on_wait: Callable[[float], None] = lambda seconds: None) -> Iterator[None]:
         """Hold the entry against other processes; the system lets go when a process dies.
 
         Storage without locks (object stores) is left unlocked: there two runs may fit the same
         thing, and the last one's stays, which is as good as the first's.
+
+        Args:
+            on_wait: Called every few seconds with the time spent waiting.
         """
         filesystem, path = self._place(f"{self.name}.lock")
         if not isinstance(filesystem, pyarrow.fs.LocalFileSystem):
             yield
             return
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
-        with open(path, "w") as stream:
+        try:
+            Path(path).parent.mkdir(parents=True, exist_ok=True)
+            stream = open(path, "w")  # noqa: SIM115 (an error of the block below is none of this)
+        except OSError as error:
+            logger.warning("the cache of fits cannot be locked: %s", error)
+            yield
+            return
+        with stream:
+            started, told = time.monotonic(), -math.inf
             while not _try_lock(stream):
-                on_wait()
+                waited = time.monotonic() - started
+                if waited >= told + _TELL_SECONDS:
+                    on_wait(waited)
+                    told = waited
                 time.sleep(_POLL_SECONDS)
             yield
 
@@ -116,17 +121,6 @@ class FitCache:
             filesystem, folder = pyarrow.fs.FileSystem.from_uri(self.folder)
             return filesystem, f"{folder}/{name}"
         return pyarrow.fs.LocalFileSystem(), f"{os.path.abspath(self.folder)}/{name}"
-
-
-def versions() -> dict[str, str | None]:
-    """The packages that a fit depends on."""
-    found: dict[str, str | None] = {"format": _FORMAT}
-    for name in _PACKAGES:
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            found[name] = None
-    return found
 
 
 def _try_lock(stream: Any) -> bool:
@@ -165,10 +159,3 @@ def _unpack(content: bytes) -> CachedFits:
         }
         fits[module_id] = Fit(own, info)
     return CachedFits(fits, int(metadata["env_steps"]))
-
-
-def _describe(value: Any) -> str:
-    """Classes and functions by name; all else by its text."""
-    if isinstance(value, type) or callable(value):
-        return f"{value.__module__}.{getattr(value, '__qualname__', type(value).__qualname__)}"
-    return repr(value)

@@ -23,28 +23,34 @@ _SEED_OFFSET = 500_000
 _GUEST = "_rise_phase1_guest"
 
 
-def collect(env_runner: Any, *, num_steps: int) -> dict[str, Any]:
+def collect(env_runner: Any, *, num_steps: int, round_number: int) -> dict[str, Any]:
     """Take about `num_steps` steps with the present policy, exploring.
 
     Successive calls go on with the same episodes.
 
+    Args:
+        env_runner: The env runner.
+        num_steps: How many.
+        round_number: Of the call: a runner that was restarted has other episodes than before.
+
     Returns:
-        `steps` that were taken and their `episodes`, as a reference to the object store where the
-        runner is remote; or `error`.
+        The `runner`'s number, `steps` that were taken and their `episodes`, as a reference to the
+        object store where the runner is remote; or `error`.
     """
+    runner = env_runner.worker_index
     try:
         with _OwnRandomness(env_runner):
             guest = getattr(env_runner, _GUEST, None)
             if guest is None:
-                guest = _make_guest(env_runner)
+                guest = _make_guest(env_runner, seed_offset=_SEED_OFFSET + 1000 * round_number)
                 setattr(env_runner, _GUEST, guest)
             episodes = guest.sample(num_timesteps=num_steps, explore=True)
             guest.get_metrics()
         steps = sum(episode.env_steps() for episode in episodes)
-        remote = bool(env_runner.worker_index)
-        return {"steps": steps, "episodes": ray.put(episodes) if remote else episodes}
+        kept = ray.put(episodes) if runner else episodes
+        return {"runner": runner, "steps": steps, "episodes": kept}
     except Exception as error:
-        return {"steps": 0, "error": f"{type(error).__name__}: {error}"}
+        return {"runner": runner, "steps": 0, "error": f"{type(error).__name__}: {error}"}
 
 
 def dismiss(env_runner: Any) -> None:
@@ -60,14 +66,14 @@ def dismiss(env_runner: Any) -> None:
         return
 
 
-def _make_guest(env_runner: Any) -> Any:
+def _make_guest(env_runner: Any, seed_offset: int) -> Any:
     config = env_runner.config.copy(copy_frozen=False)
     config.callbacks_class = RLlibCallback
     for name in vars(config):
         if name.startswith("callbacks_on_"):
             setattr(config, name, None)
     if config.seed is not None:
-        config.seed += _SEED_OFFSET
+        config.seed += seed_offset
     with warnings.catch_warnings():
         # RLlib registers the environment once more, under the same name.
         warnings.filterwarnings("ignore", message=".*already in registry.*")
@@ -103,11 +109,18 @@ class _OwnRandomness:
         _set_randomness(self._host)
 
 
-def _get_randomness() -> tuple[Any, Any, torch.Tensor]:
-    return random.getstate(), np.random.get_state(), torch.get_rng_state()
+def _get_randomness() -> dict[str, Any]:
+    return {
+        "python": random.getstate(),
+        "numpy": np.random.get_state(),
+        "torch": torch.get_rng_state(),
+        "cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else None,
+    }
 
 
-def _set_randomness(state: tuple[Any, Any, torch.Tensor]) -> None:
-    random.setstate(state[0])
-    np.random.set_state(state[1])
-    torch.set_rng_state(state[2])
+def _set_randomness(state: dict[str, Any]) -> None:
+    random.setstate(state["python"])
+    np.random.set_state(state["numpy"])
+    torch.set_rng_state(state["torch"])
+    if state["cuda"] is not None:
+        torch.cuda.set_rng_state_all(state["cuda"])

@@ -15,8 +15,9 @@ import ray
 from rllib_rise.bonuses import FitReport
 from rllib_rise.errors import RiseError
 from rllib_rise.rllib.phase1 import fit as on_learner
-from rllib_rise.rllib.phase1.cache import FitCache, versions
+from rllib_rise.rllib.phase1.cache import FitCache
 from rllib_rise.rllib.phase1.collect import collect, dismiss
+from rllib_rise.rllib.phase1.key import UndescribableError, fit_key
 
 logger = logging.getLogger(__name__)
 
@@ -56,16 +57,20 @@ def run_phase1(
     """
     learners = algorithm.learner_group
     pending = _ask_first(learners, on_learner.pending)
-    if not pending:
+    if pending is None:
         return None
+    _check(algorithm.config, pending)
     cache = _entry(algorithm.config, pending, cache_folder, filesystem)
     if cache is None:
-        report = _collect_and_fit(algorithm, pending, None, on_progress)
+        report = _collect_and_fit(algorithm, pending.steps, None, on_progress)
     else:
-        waiting = partial(on_progress, "waiting for another run that makes the same fit")
+
+        def waiting(seconds: float) -> None:
+            on_progress(f"waiting for another run that makes the same fit ({seconds:.0f} s)")
+
         with cache.lock(on_wait=waiting):
             report = _from_cache(algorithm, cache) or _collect_and_fit(
-                algorithm, pending, cache, on_progress
+                algorithm, pending.steps, cache, on_progress
             )
     if len(learners) > 1:
         started = time.perf_counter()
@@ -77,7 +82,7 @@ def run_phase1(
 def pending_steps(algorithm: Any) -> int:
     """Environment steps that are still to be taken for Phase 1."""
     pending = _ask_first(algorithm.learner_group, on_learner.pending)
-    return max((wish["steps"] for wish in pending.values()), default=0)
+    return 0 if pending is None else pending.steps
 
 
 def warmup_steps(algorithm: Any) -> int:
@@ -96,12 +101,12 @@ def _from_cache(algorithm: Any, cache: FitCache) -> Phase1Report | None:
 
 
 def _collect_and_fit(
-    algorithm: Any, pending: dict[str, Any], cache: FitCache | None, on_progress: OnProgress
+    algorithm: Any, steps: int, cache: FitCache | None, on_progress: OnProgress
 ) -> Phase1Report:
     learners = algorithm.learner_group
-    steps = max(wish["steps"] for wish in pending.values())
     started = time.perf_counter()
     try:
+        _ask_first(learners, on_learner.begin, capacity=steps)
         env_steps = _collect(algorithm, steps, on_progress)
         seconds = {"collect": time.perf_counter() - started}
         while (line := _ask_first(learners, on_learner.advance)) is not None:
@@ -118,28 +123,30 @@ def _collect(algorithm: Any, steps: int, on_progress: OnProgress) -> int:
     """Take `steps` steps, a tenth at a time, and hand the observations to the first learner."""
     runners, learners = algorithm.env_runner_group, algorithm.learner_group
     local = algorithm.config.num_env_runners == 0
-    taken, errors = 0, []
+    taken, errors, silent = 0, [], set[int]()
     try:
-        for _ in range(_MOST_ROUNDS):
+        for round_number in range(_MOST_ROUNDS):
             if taken >= steps:
                 return taken
-            count = 1 if local else runners.num_healthy_remote_workers()
-            if count == 0:
+            asked = [0] if local else sorted({*runners.healthy_env_runner_ids()} - silent)
+            if not asked:
                 break
-            share = math.ceil(min(math.ceil(steps / _ROUNDS), steps - taken) / count)
+            share = math.ceil(min(math.ceil(steps / _ROUNDS), steps - taken) / len(asked))
             results = runners.foreach_env_runner(
-                partial(collect, num_steps=share),
+                partial(collect, num_steps=share, round_number=round_number),
                 local_env_runner=local,
+                remote_worker_ids=None if local else asked,
                 timeout_seconds=None if local else _ROUND_SECONDS,
             )
+            # Once is enough: each further round would wait for the same time again.
+            silent |= {*asked} - {result["runner"] for result in results}
             errors += [result["error"] for result in results if "error" in result]
-            if errors and len(errors) >= 3 * count:
+            if errors and len(errors) >= 3 * len(asked):
                 break
             parts = [result for result in results if result["steps"] > 0]
             lost = _ask_first(
                 learners,
                 on_learner.add_observations,
-                capacity=steps,
                 parts=[part["episodes"] for part in parts],
             )
             taken += sum(part["steps"] for i, part in enumerate(parts) if i not in lost)
@@ -149,7 +156,7 @@ def _collect(algorithm: Any, steps: int, on_progress: OnProgress) -> int:
         runners.foreach_env_runner(
             dismiss, local_env_runner=local, timeout_seconds=None if local else _DISMISS_SECONDS
         )
-    reason = f": {errors[-1]}" if errors else ", or were lost"
+    reason = f": {errors[-1]}" if errors else ", were lost, or did not answer"
     raise RiseError(
         f"Phase 1 got {taken:,} of {steps:,} steps (intrinsic.warmup_steps) from "
         f"{'the local env runner' if local else f'{algorithm.config.num_env_runners} env runners'}"
@@ -194,24 +201,26 @@ def _add_seconds(report: Phase1Report, only: tuple[str, ...] | None = None) -> N
                 report.seconds[name] = report.seconds.get(name, 0.0) + value
 
 
-def _entry(
-    config: Any, pending: dict[str, Any], folder: str | None, filesystem: Any
-) -> FitCache | None:
-    """The cache's entry for this run; None without a cache, or a seed to know the fit by."""
-    if folder is None or config.seed is None:
-        return None
+def _check(config: Any, pending: on_learner.Pending) -> None:
+    """Raise where the fit cannot succeed, before any step is taken for it."""
     bonus_class, settings = config.intrinsic_method()
-    spec = config.rl_module_spec
-    key = {
-        "env": config.env,
-        "env_config": dict(config.env_config),
-        "seed": config.seed,
-        "env_runners": [config.num_env_runners, config.num_envs_per_env_runner],
-        "connectors": [config._env_to_module_connector, config._learner_connector],
-        "module": [getattr(spec, "module_class", None), config.model_config],
-        "modules": pending,
-        "method": bonus_class,
-        "settings": bonus_class.fit_settings(settings),
-        "versions": versions(),
-    }
-    return FitCache(folder, key, filesystem)
+    for shape in pending.shapes.values():
+        bonus_class.fit_settings(settings, shape)
+
+
+def _entry(
+    config: Any, pending: on_learner.Pending, folder: str | None, filesystem: Any
+) -> FitCache | None:
+    """The cache's entry for this run; None without a cache or anything to know the fit by.
+
+    That is a seed, and a policy that has not been trained: connectors may hold what it has seen.
+    """
+    useful = config.seed is not None and not pending.trained and pending.steps > 0
+    if folder is None or not useful:
+        return None
+    try:
+        name = fit_key(config, shapes=pending.shapes, policy=pending.policy)
+    except UndescribableError as error:
+        logger.warning("the fit of Phase 1 is not cached: %s", error)
+        return None
+    return FitCache(folder, name, filesystem)

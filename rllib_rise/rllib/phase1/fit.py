@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import ray
@@ -17,8 +18,9 @@ from ray.rllib.utils.metrics.metrics_logger import MetricsLogger
 from torch import Tensor
 
 from rllib_rise.bonuses import Fit, FitReport
-from rllib_rise.errors import RiseError
+from rllib_rise.errors import ConfigError, RiseError
 from rllib_rise.rllib.phase1.cache import FitCache
+from rllib_rise.rllib.phase1.key import digest
 from rllib_rise.rllib.runtime import select_transitions
 
 logger = logging.getLogger(__name__)
@@ -43,6 +45,7 @@ class Fitting:
     def __init__(self, learner: Any, capacity: int) -> None:
         self._learner = learner
         self._capacity = capacity
+        self._modules = learner.intrinsic.unfitted()
         self._observations: dict[str, Tensor] = {}
         self._counts: dict[str, int] = {}
         self._steps: Any = None
@@ -63,7 +66,7 @@ class Fitting:
             shared_data={},
             metrics=MetricsLogger(root=False),
         )
-        for module_id in self._learner.intrinsic.unfitted():
+        for module_id in self._modules:
             if module_id in batch:
                 obs = select_transitions(module_id, batch[module_id], ()).obs
                 self._append(module_id, obs)
@@ -85,28 +88,58 @@ class Fitting:
         return next(self._steps, None)
 
     def _fit_all(self) -> Any:
-        for module_id, bonus in self._learner.intrinsic.unfitted().items():
+        for module_id, bonus in self._modules.items():
             count = self._counts.get(module_id, 0)
+            if count == 0 and self._capacity > 0:
+                raise ConfigError(
+                    f"module {module_id!r} did not act in any of Phase 1's {self._capacity:,} "
+                    "steps: map an agent to it, or leave it out of policies_to_train"
+                )
             obs = self._observations.pop(module_id, torch.empty((0, *bonus.obs_shape)))
-            self.fits[module_id] = yield from bonus.fit(obs[:count])
+            try:
+                self.fits[module_id] = yield from bonus.fit(obs[:count])
+            except ConfigError as error:
+                raise ConfigError(f"module {module_id!r}: {error}") from error
 
 
-def pending(learner: Any) -> dict[str, dict[str, Any]]:
-    """The modules whose bonus is not fitted, with the steps that each asks for."""
-    return {
-        module_id: {
-            "steps": bonus.warmup_steps(bonus.settings, bonus.obs_shape),
-            "shape": list(bonus.obs_shape),
-        }
-        for module_id, bonus in learner.intrinsic.unfitted().items()
-    }
+@dataclass(frozen=True)
+class Pending:
+    """What Phase 1 has to do.
+
+    Attributes:
+        steps: Environment steps to take.
+        shapes: Of the observations of each module whose bonus is not fitted.
+        policy: A digest of the weights to take them with.
+        trained: Whether these have ever been updated.
+    """
+
+    steps: int
+    shapes: dict[str, tuple[int, ...]]
+    policy: str
+    trained: bool
+
+
+def pending(learner: Any) -> Pending | None:
+    """What is to be done; None if all is fitted."""
+    bonuses = learner.intrinsic.unfitted()
+    if not bonuses:
+        return None
+    return Pending(
+        steps=max(b.warmup_steps(b.settings, b.obs_shape) for b in bonuses.values()),
+        shapes={module_id: bonus.obs_shape for module_id, bonus in bonuses.items()},
+        policy=digest(learner.module.get_state()),
+        trained=learner.intrinsic.clock.started,
+    )
+
+
+def begin(learner: Any, *, capacity: int) -> None:
+    """Make room for so many observations."""
+    learner.phase1 = Fitting(learner, capacity)
 
 
 @errors_as_values
-def add_observations(learner: Any, *, capacity: int, parts: list[Any]) -> list[int]:
+def add_observations(learner: Any, *, parts: list[Any]) -> list[int]:
     """Take in lists of episodes, or references to them; the numbers of those that were lost."""
-    if getattr(learner, "phase1", None) is None:
-        learner.phase1 = Fitting(learner, capacity)
     lost = []
     for number, part in enumerate(parts):
         try:

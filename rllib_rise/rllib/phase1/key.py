@@ -1,0 +1,233 @@
+"""What a fit of Phase 1 depends on, as a digest.
+
+Two runs have the same key if the same code would take the same steps and fit the same thing. So
+values count by content, classes and functions by their code: by that of their file where they can
+be imported, else (lambdas, closures, what a script defines) by their own and by all they refer to.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import inspect
+import json
+import sys
+import types
+from collections.abc import Mapping, Set
+from functools import cache, partial
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import torch
+from ray.tune.registry import ENV_CREATOR, _global_registry
+
+from rllib_rise.encoders.files import ENCODER_VERSION
+
+_PACKAGES = ("rllib_rise", "torch", "ray", "gymnasium", "numpy", "ale-py", "pybullet")
+# What of a config decides which steps are taken, besides the policy, which counts by its weights.
+_SETTINGS = (
+    "env_config",
+    "seed",
+    "num_env_runners",
+    "num_envs_per_env_runner",
+    "episode_lookback_horizon",
+    "normalize_actions",
+    "clip_actions",
+    "_env_to_module_connector",
+    "_module_to_env_connector",
+    "_learner_connector",
+    "policy_mapping_fn",
+    "policies_to_train",
+)
+
+
+# Of a class: what Python adds by itself.
+_NO_CONTENT = ("__dict__", "__weakref__", "__doc__", "__module__", "__annotations__", "_abc_impl")
+
+
+class UndescribableError(TypeError):
+    """A value whose content cannot be told."""
+
+
+def fit_key(config: Any, *, shapes: Mapping[str, tuple[int, ...]], policy: str) -> str:
+    """The name of a run's fit among all others.
+
+    Args:
+        config: The algorithm's.
+        shapes: Of the observations of the modules that are to be fitted.
+        policy: A digest of the weights that the steps are taken with.
+
+    Raises:
+        UndescribableError: Where the config holds something that only this process can know.
+    """
+    bonus_class, settings = config.intrinsic_method()
+    spec = config.rl_module_spec
+    key = {
+        "env": _describe_env(config.env),
+        "config": {name: getattr(config, name) for name in _SETTINGS},
+        "module": getattr(spec, "module_class", None),
+        "policy": policy,
+        "method": bonus_class,
+        "fits": {
+            module_id: [shape, bonus_class.fit_settings(settings, shape)]
+            for module_id, shape in shapes.items()
+        },
+        "versions": _versions(),
+    }
+    return digest(key)
+
+
+def digest(value: Any) -> str:
+    """A name for any value, the same in all processes."""
+    try:
+        text = _text(_describe(value, ()))
+    except RecursionError as error:
+        raise UndescribableError("a value is nested too deeply") from error
+    return hashlib.sha256(text.encode()).hexdigest()[:24]
+
+
+def _versions() -> dict[str, str | int | None]:
+    found: dict[str, str | int | None] = {"encoders": ENCODER_VERSION}
+    for name in _PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = None
+    return found
+
+
+def _describe_env(env: Any) -> Any:
+    """An environment by its id and by what makes it."""
+    if not isinstance(env, str):
+        return env
+    if _global_registry.contains(ENV_CREATOR, env):
+        return [env, _global_registry.get(ENV_CREATOR, env)]
+    try:
+        spec = gym.spec(env)
+    except gym.error.Error:
+        return env
+    maker = spec.entry_point
+    if isinstance(maker, str):
+        module_name, _, name = maker.partition(":")
+        maker = getattr(importlib.import_module(module_name), name)
+    return [env, maker, dict(spec.kwargs)]
+
+
+def _describe(value: Any, above: tuple[int, ...]) -> Any:
+    """Plain data that JSON can write; `above` are the ids of what this value is a part of."""
+    if value is None or type(value) in (bool, int, float, str):
+        return value
+    if id(value) in above:
+        return {"again": len(above) - above.index(id(value))}
+    inside = (*above, id(value))
+
+    def each(values: Any) -> list[Any]:
+        return [_describe(item, inside) for item in values]
+
+    match value:
+        case torch.Tensor():
+            return {"tensor": _describe(value.detach().cpu().numpy(), inside)}
+        case np.ndarray() if value.dtype != object:
+            content = hashlib.sha256(np.ascontiguousarray(value).tobytes()).hexdigest()
+            return {"array": [str(value.dtype), list(value.shape), content]}
+        case bytes() | bytearray():
+            return {"bytes": hashlib.sha256(value).hexdigest()}
+        case Mapping():
+            return {"mapping": sorted((each(item) for item in value.items()), key=_text)}
+        case list() | tuple():
+            return {type(value).__name__: each(value)}
+        case Set():
+            return {"set": sorted(each(value), key=_text)}
+        case partial():
+            return {"partial": each((value.func, value.args, value.keywords))}
+        case types.MethodType():
+            return {"method": each((value.__func__, value.__self__))}
+        case types.ModuleType():
+            return {"module": value.__name__}
+        case types.CodeType():
+            parts = (value.co_code, value.co_consts, value.co_names, value.co_varnames)
+            return {"code": each(parts)}
+        case property():
+            return {"property": each((value.fget, value.fset, value.fdel))}
+        case classmethod() | staticmethod():
+            return {type(value).__name__: each((value.__func__,))}
+        case type() | types.FunctionType() | types.BuiltinFunctionType():
+            if _importable(value):
+                return {"name": _name(value), "sources": _sources(value)}
+            return _describe_own_code(value, each)
+    try:
+        # As a pickle would see it: what makes the object, and its state.
+        parts = value.__reduce_ex__(4)
+    except Exception as error:
+        raise UndescribableError(f"{value!r} cannot be described: {error}") from error
+    if isinstance(parts, str):
+        return {"name": parts}
+    return {"object": each(list(part) if _is_iterator(part) else part for part in parts)}
+
+
+def _describe_own_code(value: Any, each: Any) -> Any:
+    """A class or function that only this process has."""
+    if isinstance(value, type):
+        body = {name: item for name, item in vars(value).items() if name not in _NO_CONTENT}
+        return {"class": [value.__qualname__, *each((value.__bases__, body))]}
+    if not isinstance(value, types.FunctionType):
+        return {"name": _name(value)}
+    code = value.__code__
+    known = value.__globals__
+    referred = {name: known[name] for name in _names(code) if name in known}
+    cells = [cell.cell_contents for cell in value.__closure__ or () if _filled(cell)]
+    parts = (code, value.__defaults__, value.__kwdefaults__, cells, referred)
+    return {"function": each(parts)}
+
+
+def _names(code: types.CodeType) -> set[str]:
+    inner = [const for const in code.co_consts if isinstance(const, types.CodeType)]
+    return set(code.co_names).union(*(_names(const) for const in inner))
+
+
+def _filled(cell: Any) -> bool:
+    try:
+        return cell.cell_contents is not None
+    except ValueError:
+        return False
+
+
+def _is_iterator(value: Any) -> bool:
+    return hasattr(value, "__next__")
+
+
+def _name(value: Any) -> str:
+    return f"{value.__module__}.{value.__qualname__}"
+
+
+def _importable(value: Any) -> bool:
+    """Whether other processes find the very same thing under its name."""
+    module = sys.modules.get(value.__module__ or "")
+    if module is None or value.__module__ == "__main__":
+        return False
+    found: Any = module
+    for part in value.__qualname__.split("."):
+        found = getattr(found, part, None)
+    return found is value
+
+
+def _sources(value: Any) -> list[str | None]:
+    """Digests of the files with the code: for classes, those of their bases too."""
+    owners = value.__mro__ if isinstance(value, type) else (value,)
+    return [_source_digest(owner.__module__) for owner in owners]
+
+
+@cache
+def _source_digest(module_name: str) -> str | None:
+    """Of the file that defines a module; None for what has none."""
+    try:
+        source = inspect.getsource(sys.modules[module_name])
+    except (OSError, TypeError):
+        return None
+    return hashlib.sha256(source.encode()).hexdigest()
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, sort_keys=True)
