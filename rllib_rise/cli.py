@@ -188,6 +188,8 @@ def main() -> None:
     # Small networks gain nothing from more threads, and on a busy machine they wait for each other.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     warnings.filterwarnings("ignore", category=DeprecationWarning)
+    # RLlib registers each environment once per env runner, under the same name.
+    warnings.filterwarnings("ignore", message=".*already in registry.*")
     # Bonuses given as "module:Class" are looked for where the command was started.
     sys.path.insert(0, os.getcwd())
     try:
