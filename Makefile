@@ -3,6 +3,8 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3 || echo python3)
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+# Ray's tests wait more than they compute: two at a time, whatever the number of cores.
+PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
 DEMO_OUT ?= runs/demo
 
 .PHONY: help demo test test-slow test-cluster lint format clean
@@ -35,10 +37,10 @@ demo: $(VENV)/.package
 	$(BIN)/rise compare configs/maze.yaml --methods none,rise --seeds 8 --out $(DEMO_OUT) --resume
 
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest -m "not slow and not cluster"
+	$(PYTEST) -m "not slow and not cluster"
 
 test-slow: $(VENV)/.dev
-	$(BIN)/python -m pytest -m slow
+	$(PYTEST) -m slow
 
 test-cluster: $(VENV)/.dev
 	$(BIN)/python -m pytest -m cluster

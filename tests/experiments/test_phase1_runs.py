@@ -81,6 +81,7 @@ def test_killed_in_the_middle_it_starts_again_cleanly(folder: Path):
     assert (run / "encoder.safetensors").exists()
 
 
+@pytest.mark.slow
 def test_there_is_a_checkpoint_right_after_phase_1(folder: Path):
     run = folder / "runs" / "one"
     arguments = ("train", "images.yaml", "--out", str(run), "--set", "stop.env_steps=100000")
@@ -101,6 +102,7 @@ def test_there_is_a_checkpoint_right_after_phase_1(folder: Path):
     assert result["env_steps"] == pytest.approx(phase1(run)["env_steps"] + 512, abs=10)
 
 
+@pytest.mark.slow
 def test_runs_that_race_for_the_same_fit_make_one(folder: Path):
     runs = {alpha: folder / "runs" / f"alpha{alpha}" for alpha in (0.1, 0.6)}
     started = [

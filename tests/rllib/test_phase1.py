@@ -15,9 +15,13 @@ from ray.rllib.connectors.learner.frame_stacking import FrameStackingLearner
 from ray.rllib.core import DEFAULT_MODULE_ID
 
 pytestmark = pytest.mark.usefixtures("ray_cluster")
+SLOW = pytest.mark.slow
 
 
-@pytest.mark.parametrize(("runners", "learners"), [(0, 0), (2, 1), (2, 2)])
+@pytest.mark.parametrize(
+    ("runners", "learners"),
+    [(0, 0), pytest.param(2, 1, marks=SLOW), pytest.param(2, 2, marks=SLOW)],
+)
 def test_training_goes_as_if_phase_1_had_not_run(build, runners: int, learners: int):
     shape = {"runners": runners, "learners": learners}
     algorithm = build(config(**shape).rise(kappa=1e-3))
@@ -65,7 +69,7 @@ def test_phase_1_has_episodes_of_its_own(build):
     assert len(distinct) > 0.9 * WARMUP
 
 
-@pytest.mark.parametrize("learners", [0, 2])
+@pytest.mark.parametrize("learners", [0, pytest.param(2, marks=SLOW)])
 def test_a_restored_algorithm_has_the_encoder_and_does_not_begin_again(build, tmp_path, learners):
     algorithm = build(config(learners=learners))
     algorithm.train()

@@ -52,6 +52,7 @@ def test_a_cached_fit_of_another_network_is_made_again(build, tmp_path):
     assert torch.equal(load_file(entry)[name], tensors[name])
 
 
+@pytest.mark.slow
 def test_remote_learners_begin_alike_and_share_their_fit(build, tmp_path):
     cfg = config(learners=1).rise(cache=tmp_path)
     assert not build(cfg.copy()).prepare_intrinsic().cached
