@@ -29,9 +29,10 @@ class ConstantReward(gym.Env):
         self.kind = (config or {}).get("kind", "walk")
         self.made[self.kind] += 1
         second = self.made[self.kind] > 3  # RLlib makes one to look at it, then two to step
-        if self.kind == "second fails" and second:
-            raise RuntimeError("no second environment here")
         on_second_runner = getattr(config, "worker_index", 0) == 2
+        fails = self.kind == "second fails" or (self.kind == "one fails" and on_second_runner)
+        if fails and second:
+            raise RuntimeError("no second environment here")
         self.hangs = self.kind == "second hangs" and second and on_second_runner
 
     def reset(self, *, seed: int | None = None, options: dict | None = None):

@@ -92,3 +92,8 @@ class IntrinsicAlgorithmMixin:
         """Add a module, whose bonus may want a Phase 1 of its own."""
         self._phase1_done = False
         return super().add_module(*args, **kwargs)  # type: ignore[misc]
+
+    def remove_module(self, *args: Any, **kwargs: Any) -> Any:
+        """Remove a module; others may be trained from now on."""
+        self._phase1_done = False
+        return super().remove_module(*args, **kwargs)  # type: ignore[misc]

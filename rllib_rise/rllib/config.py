@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
+from ray import tune
 from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.utils import force_list
 
@@ -62,7 +63,7 @@ class IntrinsicConfigMixin:
             This config.
         """
         if cache is not None:
-            self.intrinsic_cache = str(cache) if "://" in str(cache) else _absolute(cache)
+            self.intrinsic_cache = str(_absolute(cache))
         current = self.intrinsic_settings
         if method is not None and method != current.get("method"):
             current = {}
@@ -193,7 +194,11 @@ class IntrinsicConfigMixin:
 
 
 def _absolute(path: Any) -> Any:
-    """Learners, and Tune's trials, run in folders of their own."""
-    if isinstance(path, (str, Path)):
+    """Learners, and Tune's trials, run in folders of their own; a Tune domain may hold paths."""
+    if isinstance(path, tune.search.sample.Categorical):
+        return tune.choice([_absolute(one) for one in path.categories])
+    if isinstance(path, dict):
+        return {key: [_absolute(one) for one in values] for key, values in path.items()}
+    if isinstance(path, (str, Path)) and "://" not in str(path):
         return os.path.abspath(os.path.expanduser(path))
     return path

@@ -55,6 +55,8 @@ class IntrinsicRuntime(Checkpointable):
         self.clock = Clock()
         #: Environment steps that Phase 1 took; not in the clock, but in every budget.
         self.warmup_env_steps = 0
+        #: Whether a state was loaded.
+        self.restored = False
 
     @property
     def intrinsic_lambda(self) -> float:
@@ -105,8 +107,9 @@ class IntrinsicRuntime(Checkpointable):
             return
         if not bonus.fitted:
             raise RiseError(
-                f"method {bonus.name!r} is not fitted: Phase 1 runs in the training_step() of our "
-                "algorithms; derive yours from one of them"
+                f"method {bonus.name!r} is not fitted for module {module_id!r}: Phase 1 runs in "
+                "the training_step() of our algorithms (derive yours from one of them), for the "
+                "modules that are trained then"
             )
         started = time.perf_counter()
         rewards, mask = batch[Columns.REWARDS], batch.get(Columns.LOSS_MASK)
@@ -200,6 +203,7 @@ class IntrinsicRuntime(Checkpointable):
                 f"the checkpoint's intrinsic state has format {state['format']}, "
                 f"this version reads {_FORMAT}"
             )
+        self.restored = True
         self.clock.set_state(state["clock"])
         self.warmup_env_steps = state["warmup_env_steps"]
         for module_id, bonus in self.bonuses.items():

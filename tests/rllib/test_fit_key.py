@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import copy
 import subprocess
 import sys
 import threading
-from functools import partial
+import time
+import warnings
+from functools import cache, partial
 from pathlib import Path
 
+import gymnasium as gym
 import numpy as np
 import pytest
 import torch
 from command_line import environment
 from envs_for_tests import ConstantReward, Countdown
+from ray import tune
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 
 from rllib_rise import RISEPPOConfig
@@ -34,6 +39,10 @@ def connector(env, spaces, device):
 
 def make_connector(number: int):
     return lambda env, spaces, device: number
+
+
+def make_two(low: int | None, high: int | None):
+    return lambda env, spaces, device: (low, high)
 
 
 def test_a_sweep_has_one_key():
@@ -78,7 +87,14 @@ def test_all_that_the_steps_and_the_fit_depend_on_is_in_it():
         config().env_runners(env_to_module_connector=make_connector(2)),
         config().env_runners(env_to_module_connector=partial(connector, 1)),
         config().env_runners(env_to_module_connector=partial(connector, 2)),
+        config().env_runners(add_default_connectors_to_env_to_module_pipeline=False),
+        config().env_runners(env_to_module_connector=make_two(1, None)),
+        config().env_runners(env_to_module_connector=make_two(None, 1)),
         config().rl_module(rl_module_spec=RLModuleSpec(module_class=PaperPPOModule)),
+        config().rl_module(model_config={"fcnet_activation": "tanh"}),
+        config().rl_module(
+            rl_module_spec=RLModuleSpec(module_class=PaperPPOModule, model_config={"a": 1})
+        ),
         config().multi_agent(policies={"a"}, policy_mapping_fn=lambda agent, *rest: "a"),
         config().multi_agent(policies={"a"}, policy_mapping_fn=lambda agent, *rest: "b"),
         config().rise(encoder="vae"),
@@ -107,6 +123,45 @@ def local_class(step: int):
     return Local
 
 
+def test_registered_environments_count_by_all_that_makes_them():
+    def registered(**options) -> str:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of registering it again
+            gym.register("tests/Key-v0", entry_point=ConstantReward, **options)
+        return key(config().environment("tests/Key-v0"))
+
+    wrapped = (gym.wrappers.TimeLimit.wrapper_spec(max_episode_steps=9),)
+    names = [
+        registered(),
+        registered(max_episode_steps=50),
+        registered(max_episode_steps=500),
+        registered(kwargs={"config": {"kind": "a"}}),
+        registered(additional_wrappers=wrapped),
+    ]
+    assert len(set(names)) == len(names)
+    assert registered(max_episode_steps=50) == names[1]
+
+
+def test_an_instance_that_was_copied_leaves_its_class_the_same():
+    one = local_class(1)
+    before = digest(one)
+    copy.copy(one())
+    assert digest(one) == before
+
+
+def test_things_that_refer_to_each_other_are_described_once():
+    functions: list = []
+    for number in range(40):  # each refers to all before it
+        functions.append(make_caller(list(functions), number))
+    started = time.perf_counter()
+    assert digest(functions[-1]) != digest(functions[-2])
+    assert time.perf_counter() - started < 5
+
+
+def make_caller(others: list, number: int):
+    return lambda: [other() for other in others] + [number]
+
+
 def test_classes_count_by_their_code():
     assert digest(local_class(1)) == digest(local_class(1))
     assert digest(local_class(1)) != digest(local_class(2))
@@ -119,6 +174,8 @@ def test_values_count_by_their_content():
     assert digest({3, 1, 2}) == digest({2, 3, 1})
     different = [1, 1.0, True, "1", [1], (1,), {1}, b"1", np.int64(1), np.ones(1), torch.ones(1)]
     assert len({digest(value) for value in different}) == len(different)
+    assert digest({"a": 1}.get) != digest({"a": 2}.get)
+    assert digest(cache(make_caller([], 1))) != digest(cache(make_caller([], 2)))
     looped: list = [1]
     looped.append(looped)
     assert digest(looped) == digest(looped)
@@ -127,6 +184,21 @@ def test_values_count_by_their_content():
 def test_what_cannot_be_described_is_an_error():
     with pytest.raises(UndescribableError, match="lock"):
         key(config(handle=threading.Lock()))
+    with pytest.raises(UndescribableError):
+        key(config(weights=torch.ones(2, dtype=torch.bfloat16)))
+
+
+def test_paths_of_files_are_absolute_where_they_are_given(tmp_path: Path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    absolute = str(tmp_path / "a.st")
+
+    def given(value):
+        return config().rise(encoder_file=value).intrinsic_settings["encoder_file"]
+
+    assert given("a.st") == given(Path("a.st")) == given(absolute) == absolute
+    assert given("s3://bucket/a.st") == "s3://bucket/a.st"
+    assert given(tune.grid_search(["a.st", None])) == {"grid_search": [absolute, None]}
+    assert given(tune.choice(["a.st", absolute])).categories == [absolute, absolute]
 
 
 SCRIPT = """

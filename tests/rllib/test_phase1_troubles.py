@@ -84,6 +84,12 @@ def test_observations_that_are_lost_on_their_way_are_taken_again(build, monkeypa
 
 
 @pytest.mark.slow
+def test_a_runner_that_fails_is_done_without(build):
+    report = build(config(runners=2, kind="one fails")).prepare_intrinsic()
+    assert report.modules[DEFAULT_MODULE_ID].figures["observations"] == WARMUP
+
+
+@pytest.mark.slow
 def test_a_runner_that_does_not_answer_is_waited_for_once(build, monkeypatch):
     monkeypatch.setattr(drive, "_ROUND_SECONDS", 8.0)
     monkeypatch.setattr(drive, "_DISMISS_SECONDS", 0.5)

@@ -50,6 +50,7 @@ def collect(env_runner: Any, *, num_steps: int, round_number: int) -> dict[str, 
         kept = ray.put(episodes) if runner else episodes
         return {"runner": runner, "steps": steps, "episodes": kept}
     except Exception as error:
+        dismiss(env_runner)  # or the next call would go on with what failed
         return {"runner": runner, "steps": 0, "error": f"{type(error).__name__}: {error}"}
 
 

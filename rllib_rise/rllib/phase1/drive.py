@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -28,6 +29,7 @@ _ROUNDS = 10
 _MOST_ROUNDS = 3 * _ROUNDS
 _ROUND_SECONDS = 1800.0
 _DISMISS_SECONDS = 60.0
+_MOST_ERRORS = 3
 
 
 @dataclass
@@ -123,13 +125,13 @@ def _collect(algorithm: Any, steps: int, on_progress: OnProgress) -> int:
     """Take `steps` steps, a tenth at a time, and hand the observations to the first learner."""
     runners, learners = algorithm.env_runner_group, algorithm.learner_group
     local = algorithm.config.num_env_runners == 0
-    taken, errors, silent = 0, [], set[int]()
+    taken, errors, left_out = 0, list[tuple[int, str]](), set[int]()
     try:
         for round_number in range(_MOST_ROUNDS):
             if taken >= steps:
                 return taken
-            asked = [0] if local else sorted({*runners.healthy_env_runner_ids()} - silent)
-            if not asked:
+            asked = [0] if local else sorted({*runners.healthy_env_runner_ids()} - left_out)
+            if not asked or (local and left_out):
                 break
             share = math.ceil(min(math.ceil(steps / _ROUNDS), steps - taken) / len(asked))
             results = runners.foreach_env_runner(
@@ -138,11 +140,11 @@ def _collect(algorithm: Any, steps: int, on_progress: OnProgress) -> int:
                 remote_worker_ids=None if local else asked,
                 timeout_seconds=None if local else _ROUND_SECONDS,
             )
-            # Once is enough: each further round would wait for the same time again.
-            silent |= {*asked} - {result["runner"] for result in results}
-            errors += [result["error"] for result in results if "error" in result]
-            if errors and len(errors) >= 3 * len(asked):
-                break
+            # Silent once is enough: each further round would wait for the same time again.
+            left_out |= {*asked} - {result["runner"] for result in results}
+            errors += [(one["runner"], one["error"]) for one in results if "error" in one]
+            failures = Counter(runner for runner, _ in errors)
+            left_out |= {runner for runner, count in failures.items() if count >= _MOST_ERRORS}
             parts = [result for result in results if result["steps"] > 0]
             lost = _ask_first(
                 learners,
@@ -156,7 +158,7 @@ def _collect(algorithm: Any, steps: int, on_progress: OnProgress) -> int:
         runners.foreach_env_runner(
             dismiss, local_env_runner=local, timeout_seconds=None if local else _DISMISS_SECONDS
         )
-    reason = f": {errors[-1]}" if errors else ", were lost, or did not answer"
+    reason = f": {errors[-1][1]}" if errors else ", were lost, or did not answer"
     raise RiseError(
         f"Phase 1 got {taken:,} of {steps:,} steps (intrinsic.warmup_steps) from "
         f"{'the local env runner' if local else f'{algorithm.config.num_env_runners} env runners'}"
@@ -213,9 +215,10 @@ def _entry(
 ) -> FitCache | None:
     """The cache's entry for this run; None without a cache or anything to know the fit by.
 
-    That is a seed, and a policy that has not been trained: connectors may hold what it has seen.
+    That is a seed, and a state that nothing was restored into: connectors may hold what the policy
+    has seen, and encoders what others fitted.
     """
-    useful = config.seed is not None and not pending.trained and pending.steps > 0
+    useful = config.seed is not None and pending.fresh and pending.steps > 0
     if folder is None or not useful:
         return None
     try:

@@ -110,13 +110,13 @@ class Pending:
         steps: Environment steps to take.
         shapes: Of the observations of each module whose bonus is not fitted.
         policy: A digest of the weights to take them with.
-        trained: Whether these have ever been updated.
+        fresh: Whether they, and the bonuses, are as they were built.
     """
 
     steps: int
     shapes: dict[str, tuple[int, ...]]
     policy: str
-    trained: bool
+    fresh: bool
 
 
 def pending(learner: Any) -> Pending | None:
@@ -128,7 +128,7 @@ def pending(learner: Any) -> Pending | None:
         steps=max(b.warmup_steps(b.settings, b.obs_shape) for b in bonuses.values()),
         shapes={module_id: bonus.obs_shape for module_id, bonus in bonuses.items()},
         policy=digest(learner.module.get_state()),
-        trained=learner.intrinsic.clock.started,
+        fresh=not learner.intrinsic.clock.started and not learner.intrinsic.restored,
     )
 
 

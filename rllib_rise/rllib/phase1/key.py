@@ -14,7 +14,7 @@ import json
 import sys
 import types
 from collections.abc import Mapping, Set
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -30,21 +30,35 @@ _PACKAGES = ("rllib_rise", "torch", "ray", "gymnasium", "numpy", "ale-py", "pybu
 _SETTINGS = (
     "env_config",
     "seed",
+    "env_runner_cls",
     "num_env_runners",
     "num_envs_per_env_runner",
+    "gym_env_vectorize_mode",
     "episode_lookback_horizon",
     "normalize_actions",
     "clip_actions",
     "_env_to_module_connector",
     "_module_to_env_connector",
     "_learner_connector",
+    "add_default_connectors_to_env_to_module_pipeline",
+    "add_default_connectors_to_module_to_env_pipeline",
+    "add_default_connectors_to_learner_pipeline",
+    "model_config",
     "policy_mapping_fn",
     "policies_to_train",
 )
 
 
 # Of a class: what Python adds by itself.
-_NO_CONTENT = ("__dict__", "__weakref__", "__doc__", "__module__", "__annotations__", "_abc_impl")
+_NO_CONTENT = (
+    "__dict__",
+    "__weakref__",
+    "__doc__",
+    "__module__",
+    "__annotations__",
+    "__slotnames__",
+    "_abc_impl",
+)
 
 
 class UndescribableError(TypeError):
@@ -63,11 +77,10 @@ def fit_key(config: Any, *, shapes: Mapping[str, tuple[int, ...]], policy: str) 
         UndescribableError: Where the config holds something that only this process can know.
     """
     bonus_class, settings = config.intrinsic_method()
-    spec = config.rl_module_spec
     key = {
         "env": _describe_env(config.env),
         "config": {name: getattr(config, name) for name in _SETTINGS},
-        "module": getattr(spec, "module_class", None),
+        "modules": _describe_modules(config.rl_module_spec),
         "policy": policy,
         "method": bonus_class,
         "fits": {
@@ -82,10 +95,12 @@ def fit_key(config: Any, *, shapes: Mapping[str, tuple[int, ...]], policy: str) 
 def digest(value: Any) -> str:
     """A name for any value, the same in all processes."""
     try:
-        text = _text(_describe(value, ()))
-    except RecursionError as error:
-        raise UndescribableError("a value is nested too deeply") from error
-    return hashlib.sha256(text.encode()).hexdigest()[:24]
+        text = _text(_describe(value, (), {}))
+    except UndescribableError:
+        raise
+    except Exception as error:
+        raise UndescribableError(f"a value cannot be described: {error}") from error
+    return _sha(text.encode())[:24]
 
 
 def _versions() -> dict[str, str | int | None]:
@@ -112,28 +127,58 @@ def _describe_env(env: Any) -> Any:
     if isinstance(maker, str):
         module_name, _, name = maker.partition(":")
         maker = getattr(importlib.import_module(module_name), name)
-    return [env, maker, dict(spec.kwargs)]
+    return [env, maker, spec.kwargs, spec.max_episode_steps, spec.additional_wrappers]
 
 
-def _describe(value: Any, above: tuple[int, ...]) -> Any:
-    """Plain data that JSON can write; `above` are the ids of what this value is a part of."""
+def _describe_modules(spec: Any) -> Any:
+    """Classes and settings of the networks; weights do not show all of them (activations)."""
+    if spec is None:
+        return None
+    parts = getattr(spec, "rl_module_specs", None) or {"": spec}
+    if not isinstance(parts, Mapping):
+        parts = {"": parts}
+    return {
+        module_id: [part.module_class, part.model_config, getattr(spec, "module_class", None)]
+        for module_id, part in parts.items()
+    }
+
+
+# What was described already, by id; the value itself is kept so that its id stays its own.
+_Memo = dict[int, tuple[Any, str]]
+
+
+def _describe(value: Any, above: tuple[int, ...], memo: _Memo) -> Any:
+    """Something that JSON can write: the value, or a digest of all it consists of.
+
+    Args:
+        value: Anything.
+        above: The ids of what it is a part of.
+        memo: What was described before.
+    """
     if value is None or type(value) in (bool, int, float, str):
         return value
     if id(value) in above:
         return {"again": len(above) - above.index(id(value))}
-    inside = (*above, id(value))
+    if id(value) not in memo:
+        content = _content(value, (*above, id(value)), memo)
+        memo[id(value)] = value, _sha(_text(content).encode())
+    return {"digest": memo[id(value)][1]}
+
+
+def _content(value: Any, inside: tuple[int, ...], memo: _Memo) -> Any:
+    """What a value consists of."""
 
     def each(values: Any) -> list[Any]:
-        return [_describe(item, inside) for item in values]
+        return [_describe(item, inside, memo) for item in values]
 
     match value:
         case torch.Tensor():
-            return {"tensor": _describe(value.detach().cpu().numpy(), inside)}
+            return {"tensor": each((value.detach().cpu().numpy(),))}
         case np.ndarray() if value.dtype != object:
-            content = hashlib.sha256(np.ascontiguousarray(value).tobytes()).hexdigest()
+            content = _sha(np.ascontiguousarray(value).tobytes())
             return {"array": [str(value.dtype), list(value.shape), content]}
         case bytes() | bytearray():
-            return {"bytes": hashlib.sha256(value).hexdigest()}
+            return {"bytes": _sha(value)}
         case Mapping():
             return {"mapping": sorted((each(item) for item in value.items()), key=_text)}
         case list() | tuple():
@@ -153,10 +198,16 @@ def _describe(value: Any, above: tuple[int, ...]) -> Any:
             return {"property": each((value.fget, value.fset, value.fdel))}
         case classmethod() | staticmethod():
             return {type(value).__name__: each((value.__func__,))}
+        case cached_property():
+            return {"cached_property": each((value.func,))}
+        case types.BuiltinFunctionType() if not isinstance(value.__self__, types.ModuleType):
+            return {"method": each((value.__name__, value.__self__))}
         case type() | types.FunctionType() | types.BuiltinFunctionType():
             if _importable(value):
                 return {"name": _name(value), "sources": _sources(value)}
             return _describe_own_code(value, each)
+    if hasattr(value, "__wrapped__") and callable(value):  # functools.cache
+        return {"wrapper": each((type(value), value.__wrapped__))}
     try:
         # As a pickle would see it: what makes the object, and its state.
         parts = value.__reduce_ex__(4)
@@ -176,8 +227,8 @@ def _describe_own_code(value: Any, each: Any) -> Any:
         return {"name": _name(value)}
     code = value.__code__
     known = value.__globals__
-    referred = {name: known[name] for name in _names(code) if name in known}
-    cells = [cell.cell_contents for cell in value.__closure__ or () if _filled(cell)]
+    referred = {name: known[name] for name in sorted(_names(code)) if name in known}
+    cells = [_inside(cell) for cell in value.__closure__ or ()]
     parts = (code, value.__defaults__, value.__kwdefaults__, cells, referred)
     return {"function": each(parts)}
 
@@ -187,11 +238,11 @@ def _names(code: types.CodeType) -> set[str]:
     return set(code.co_names).union(*(_names(const) for const in inner))
 
 
-def _filled(cell: Any) -> bool:
+def _inside(cell: Any) -> Any:
     try:
-        return cell.cell_contents is not None
-    except ValueError:
-        return False
+        return [cell.cell_contents]
+    except ValueError:  # a name that is not yet bound
+        return []
 
 
 def _is_iterator(value: Any) -> bool:
@@ -224,9 +275,13 @@ def _source_digest(module_name: str) -> str | None:
     """Of the file that defines a module; None for what has none."""
     try:
         source = inspect.getsource(sys.modules[module_name])
-    except (OSError, TypeError):
+    except (OSError, TypeError, KeyError):
         return None
-    return hashlib.sha256(source.encode()).hexdigest()
+    return _sha(source.encode())
+
+
+def _sha(content: bytes | bytearray) -> str:
+    return hashlib.sha256(content).hexdigest()
 
 
 def _text(value: Any) -> str:
