@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 import torch
-from envs_for_tests import ConstantReward
+from envs_for_tests import TwoAgents
 from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.core import DEFAULT_MODULE_ID
-
-from rllib_rise import RISEPPOConfig
+from small_ppo import small_ppo
 
 WARMUP = 300
 
 
-def config(*, runners: int = 0, learners: int = 0, warmup: bool = True, **env_config):
-    cfg = (
-        RISEPPOConfig()
-        .environment(ConstantReward, env_config=env_config)
-        .env_runners(num_env_runners=runners, num_envs_per_env_runner=2)
-        .learners(num_learners=learners)
-        .training(train_batch_size_per_learner=64, minibatch_size=32, num_epochs=1)
-        .rl_module(model_config={"fcnet_hiddens": [16]})
-        .debugging(seed=3)
-    )
+def config(*, warmup: bool = True, **kwargs):
     settings = {"encoder": "vae", "vae_epochs": 2, "warmup_steps": WARMUP, "k": "auto"}
-    return cfg.rise(**(settings if warmup else {"k": 4}))
+    return small_ppo(batch=64, **kwargs).rise(**(settings if warmup else {"k": 4}))
+
+
+def two_agents(*, trained: tuple[str, ...] = ("often", "seldom")):
+    """A module per agent, and one that nobody plays."""
+    return (
+        config()
+        .environment(TwoAgents)
+        .multi_agent(
+            policies={"often", "seldom", "idle"},
+            policy_mapping_fn=lambda agent_id, *args, **kwargs: agent_id,
+            policies_to_train=list(trained),
+        )
+    )
 
 
 def states(algorithm: Algorithm) -> list[dict]:

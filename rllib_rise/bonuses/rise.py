@@ -185,7 +185,8 @@ class RISE(StateEntropyBonus):
         if isinstance(encoder, VAEEncoder):
             tensors |= {f"encoder.{k}": v.cpu() for k, v in encoder.state_dict().items()}
             tensors |= sample_reconstructions(encoder, obs)
-        yield f"embedding {len(obs):,} observations"
+        if len(obs) > 0:
+            yield f"embedding {len(obs):,} observations"
         started = time.perf_counter()
         tensors["embeddings"] = _embed(encoder, obs, self.searched_k.device)
         info["seconds"]["embed"] = time.perf_counter() - started
@@ -194,6 +195,7 @@ class RISE(StateEntropyBonus):
     def _fitted_encoder(self, obs: Tensor) -> Generator[str, None, VAEEncoder]:
         """The VAE of the file, or one that is fitted here."""
         if self.settings.encoder_file is not None:
+            yield f"the encoder is that of {self.settings.encoder_file}"
             return _load(self.settings, self.obs_shape).to(self.searched_k.device)
         encoder = self._make_encoder().to(self.searched_k.device)
         assert isinstance(encoder, VAEEncoder)

@@ -82,9 +82,9 @@ class StateEntropyBonus(Bonus):
         """K must be smaller than the number of particles it chooses from."""
         within_episode = settings.particles == "episode"
         particles = chunk_size if within_episode and chunk_size is not None else batch_size
-        if cls.largest_k(settings) >= particles:
+        most = cls.largest_k(settings)
+        if most >= particles:
             what = "steps per environment and batch" if within_episode else "transitions per batch"
-            most = cls.largest_k(settings)
             found = "" if settings.k == most else f" (up to {most})"
             raise ConfigError(
                 f"intrinsic.k={settings.k}{found} is not below the {particles} {what}: "

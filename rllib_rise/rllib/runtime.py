@@ -159,15 +159,16 @@ class IntrinsicRuntime(Checkpointable):
         Bonuses may gather rows from all learners, so these must do the same: one with nothing to
         reward goes on with no rows as long as another has some, and an error is one on all.
         """
+        if self._gather is None:
+            alone = select_transitions(module_id, batch, self._needs)
+            return alone if len(alone) > 0 else None
         transitions, error = None, None
         try:
             transitions = select_transitions(module_id, batch, self._needs)
         except RiseError as found:
             error = found
         count = -1 if transitions is None else len(transitions)
-        counts = torch.tensor([count], device=self._device)
-        if self._gather is not None:
-            counts, _ = self._gather(counts)
+        counts, _ = self._gather(torch.tensor([count], device=self._device))
         if error is None and bool((counts < 0).any()):
             error = RiseError(
                 f"module {module_id!r}: another learner refused its part of the batch"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from envs_for_tests import EPISODE, Countdown, TwoAgents
-from phase1_helpers import WARMUP, assert_same, config, keep_observations, states, trace
+from envs_for_tests import EPISODE, Countdown
+from phase1_helpers import WARMUP, assert_same, config, keep_observations, states, trace, two_agents
 from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.callbacks.callbacks import RLlibCallback
 from ray.rllib.connectors.env_to_module import MeanStdFilter
@@ -199,18 +199,6 @@ def test_recurrent_modules(build):
     assert kept[0].shape == (WARMUP, 3)
     # Episodes begin at the origin; all other zeros would be padding.
     assert int((kept[0] == 0).all(1).sum()) <= WARMUP / EPISODE + 4
-
-
-def two_agents(policies=("often", "seldom", "idle"), trained=("often", "seldom")):
-    return (
-        config()
-        .environment(TwoAgents)
-        .multi_agent(
-            policies=set(policies),
-            policy_mapping_fn=lambda agent_id, *args, **kwargs: agent_id,
-            policies_to_train=list(trained),
-        )
-    )
 
 
 def test_every_trained_module_is_fitted_to_its_own_observations(build):

@@ -7,11 +7,10 @@ import time
 import pytest
 import ray
 import torch
-from phase1_helpers import WARMUP, assert_same, config, states
+from phase1_helpers import WARMUP, assert_same, config, states, two_agents
 from ray import tune
 from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.core import DEFAULT_MODULE_ID
-from test_phase1 import two_agents
 
 from rllib_rise.errors import ConfigError, NonFiniteError, RiseError
 from rllib_rise.rllib.phase1 import drive

@@ -10,7 +10,7 @@ import pytest
 import scipy.special
 import scipy.stats
 import torch
-from envs_for_tests import EPISODE, ConstantReward, DictObservations
+from envs_for_tests import EPISODE, DictObservations
 from ray import tune
 from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.algorithms.ppo import PPO, PPOConfig
@@ -19,6 +19,7 @@ from ray.rllib.connectors.connector_v2 import ConnectorV2
 from ray.rllib.connectors.learner import GeneralAdvantageEstimation
 from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.core.columns import Columns
+from small_ppo import small_ppo
 
 import rllib_rise
 from rllib_rise import RISEPPOConfig
@@ -27,17 +28,8 @@ from rllib_rise.errors import ConfigError, NonFiniteError, RiseError
 pytestmark = pytest.mark.usefixtures("ray_cluster")
 
 
-def config(env=ConstantReward, *, runners: int = 0, learners: int = 0, **env_config):
-    return (
-        RISEPPOConfig()
-        .environment(env, env_config=env_config)
-        .env_runners(num_env_runners=runners, num_envs_per_env_runner=2)
-        .learners(num_learners=learners)
-        .training(train_batch_size_per_learner=128, minibatch_size=64, num_epochs=1)
-        .rl_module(model_config={"fcnet_hiddens": [16]})
-        .debugging(seed=3)
-        .rise(k=5)
-    )
+def config(*args, **kwargs):
+    return small_ppo(*args, **kwargs).rise(k=5)
 
 
 def learner_metrics(result: dict) -> dict:

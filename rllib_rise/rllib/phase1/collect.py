@@ -31,7 +31,7 @@ def collect(env_runner: Any, *, num_steps: int, round_number: int) -> dict[str, 
     Args:
         env_runner: The env runner.
         num_steps: How many.
-        round_number: Of the call: a runner that was restarted has other episodes than before.
+        round_number: Of the call: a guest that is made again has other episodes than before.
 
     Returns:
         The `runner`'s number, `steps` that were taken and their `episodes`, as a reference to the

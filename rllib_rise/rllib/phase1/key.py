@@ -8,7 +8,6 @@ be imported, else (lambdas, closures, what a script defines) by their own and by
 from __future__ import annotations
 
 import hashlib
-import importlib
 import inspect
 import json
 import sys
@@ -21,6 +20,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import torch
+from gymnasium.envs.registration import load_env_creator
 from ray.tune.registry import ENV_CREATOR, _global_registry
 
 from rllib_rise.encoders.files import ENCODER_VERSION
@@ -113,32 +113,28 @@ def _versions() -> dict[str, str | int | None]:
     return found
 
 
-def _describe_env(env: Any) -> Any:
-    """An environment by its id and by what makes it."""
+def _describe_env(env: Any) -> list[Any]:
+    """An environment by its id and by all that makes it."""
+    known: list[Any] = [env]
     if not isinstance(env, str):
-        return env
+        return known
     if _global_registry.contains(ENV_CREATOR, env):
-        return [env, _global_registry.get(ENV_CREATOR, env)]
+        known.append(_global_registry.get(ENV_CREATOR, env))
     try:
         spec = gym.spec(env)
     except gym.error.Error:
-        return env
+        return known
     maker = spec.entry_point
-    if isinstance(maker, str):
-        module_name, _, name = maker.partition(":")
-        maker = getattr(importlib.import_module(module_name), name)
-    return [env, maker, spec.kwargs, spec.max_episode_steps, spec.additional_wrappers]
+    maker = load_env_creator(maker) if isinstance(maker, str) else maker
+    return [*known, maker, spec.kwargs, spec.max_episode_steps, spec.additional_wrappers]
 
 
 def _describe_modules(spec: Any) -> Any:
     """Classes and settings of the networks; weights do not show all of them (activations)."""
-    if spec is None:
-        return None
-    parts = getattr(spec, "rl_module_specs", None) or {"": spec}
-    if not isinstance(parts, Mapping):
-        parts = {"": parts}
+    parts = getattr(spec, "rl_module_specs", None) or spec
+    parts = parts if isinstance(parts, Mapping) else {"": parts}
     return {
-        module_id: [part.module_class, part.model_config, getattr(spec, "module_class", None)]
+        module_id: [getattr(part, "module_class", None), getattr(part, "model_config", None)]
         for module_id, part in parts.items()
     }
 
