@@ -58,7 +58,7 @@ def draw_visits(name: str, maps: Sequence[VisitMap]) -> str:
         columns = 2 if len(maps) == 4 else min(len(maps), _MAPS_PER_ROW)
         rows = -(-len(maps) // columns)
         width = {1: HALF, 2: 8.0}.get(columns, FULL)
-        height = rows * ((width - 1.0) / columns + 0.5) + 0.35
+        height = rows * ((width - 1.0) / columns + 0.5) + 0.5
         layout = ConstrainedLayoutEngine(wspace=0.04, hspace=0.04)
         figure = Figure(figsize=(width, height), layout=layout)
         grid = figure.subplots(rows, columns, squeeze=False)
