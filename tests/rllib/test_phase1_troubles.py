@@ -34,7 +34,7 @@ def test_a_lost_env_runner_does_not_end_phase_1(build):
     assert bool(states(algorithm)[0]["tensors"][f"{DEFAULT_MODULE_ID}/encoder.fitted"])
 
 
-def test_an_interrupted_phase_1_starts_again_cleanly(build):
+def test_an_interrupted_phase_1_starts_again_cleanly(build, capsys):
     algorithm = build(config())
 
     def interrupt(line: str) -> None:
@@ -44,7 +44,11 @@ def test_an_interrupted_phase_1_starts_again_cleanly(build):
     with pytest.raises(KeyboardInterrupt):
         algorithm.prepare_intrinsic(interrupt)
     assert algorithm.pending_warmup_steps() == WARMUP
+    assert not capsys.readouterr().err
     report = algorithm.prepare_intrinsic()
+    shown = capsys.readouterr().err
+    assert "Phase 1: collecting: 300 of 300 steps" in shown
+    assert "Phase 1: VAE: epoch 2 of 2" in shown
     assert report.modules[DEFAULT_MODULE_ID].figures["observations"] == WARMUP
     fresh = build(config())
     fresh.prepare_intrinsic()

@@ -1,0 +1,30 @@
+"""The final figures of a run."""
+
+from __future__ import annotations
+
+import pytest
+
+from rllib_rise.experiments.exploration import ExplorationTracker
+from rllib_rise.experiments.run_directory import MetricsFile, RunDirectory
+from rllib_rise.experiments.summary import summarise
+
+
+@pytest.mark.parametrize("warmup", [0, 10_000])
+def test_the_speed_is_that_of_training(tmp_path, warmup: int):
+    """Whatever Phase 1 took: its steps may come from another run, in no time at all."""
+    run = RunDirectory(tmp_path)
+    metrics = MetricsFile(run.metrics, keep_iterations=0)
+    for iteration, (steps, rate) in enumerate([(100, 50.0), (300, 100.0)], start=1):
+        metrics.append(
+            {
+                "iteration": iteration,
+                "env_steps": warmup + steps,
+                "seconds": 60.0 + 2 * iteration,
+                "steps_per_second": rate,
+                "intrinsic_warmup_steps": warmup,
+            }
+        )
+    found = summarise(run, ExplorationTracker())
+    assert found["steps_per_second"] == pytest.approx(300 / 4)  # 100 in 2 s, 200 in 2 s
+    assert found["env_steps"] == warmup + 300
+    assert found["seconds"] == 64
