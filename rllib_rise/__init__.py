@@ -9,10 +9,26 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rllib_rise.rllib import RISEPPOConfig, register
+    from rllib_rise.rllib import (
+        RISEAPPOConfig,
+        RISEDQNConfig,
+        RISEIMPALAConfig,
+        RISEPPOConfig,
+        RISESACConfig,
+        register,
+        with_rise,
+    )
 
 __version__ = "0.1.0"
-__all__ = ["RISEPPOConfig", "register"]
+__all__ = [
+    "RISEAPPOConfig",
+    "RISEDQNConfig",
+    "RISEIMPALAConfig",
+    "RISEPPOConfig",
+    "RISESACConfig",
+    "register",
+    "with_rise",
+]
 
 
 def __getattr__(name: str) -> Any:

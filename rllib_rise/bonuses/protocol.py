@@ -7,13 +7,16 @@ work. Its settings are a pydantic model; they are not state, so a new config win
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Generator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import Enum
 from typing import Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_serializer, field_validator
 from torch import Tensor, nn
+
+from rllib_rise.errors import ConfigError
 
 
 class Need(Enum):
@@ -23,6 +26,8 @@ class Need(Enum):
     ACTIONS = "actions"
     EPISODES = "the order of transitions within episodes"
     LEARNING = "a model that learns at every update"
+    RUNNING = "running statistics over all batches"
+    POLICY = "the distributions that actions were drawn from"
 
 
 @dataclass(frozen=True)
@@ -44,6 +49,11 @@ class Transitions:
 
     def __len__(self) -> int:
         return len(self.obs)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Those that are given, by name."""
+        named = ((item.name, getattr(self, item.name)) for item in fields(self))
+        return {name: tensor for name, tensor in named if tensor is not None}
 
 
 @dataclass(frozen=True)
@@ -94,6 +104,35 @@ class BonusSettings(BaseModel):
     zeta: float = Field(
         0.0, ge=0, description="Weight of the policy's entropy as a reward (on-policy only)."
     )
+    standardize: bool = Field(
+        False, description="Bring r_hat to mean 0 and deviation 1 by those of the batches before."
+    )
+    n_step_scaling: bool = Field(
+        False,
+        description="Allow n-step returns (DQN, SAC) by giving all n steps the first one's r_hat.",
+    )
+    modules: list[str] | None = Field(
+        None, description="The modules that get the bonus; all that are trained by default."
+    )
+    state: Callable[[Any], Tensor] | None = Field(
+        None,
+        description="A function (in YAML package.module:name) from a batch of observations, dicts "
+        "and tuples of tensors too, to the part that counts as state, one tensor [N, ...].",
+    )
+
+    @field_validator("state", mode="before")
+    @classmethod
+    def _import_state(cls, value: Any) -> Any:
+        return import_object(value, "intrinsic.state") if isinstance(value, str) else value
+
+    @field_serializer("state")
+    def _name_state(self, value: Any) -> str | None:
+        return None if value is None else f"{value.__module__}:{value.__qualname__}"
+
+    def needs(self) -> frozenset[Need]:
+        """What the algorithm must supply for these settings, whatever the method."""
+        wanted = {Need.POLICY: self.zeta > 0, Need.RUNNING: self.standardize}
+        return frozenset(need for need, is_wanted in wanted.items() if is_wanted)
 
 
 class Bonus(nn.Module):
@@ -112,14 +151,18 @@ class Bonus(nn.Module):
 
     name: ClassVar[str]
     Settings: ClassVar[type[BonusSettings]] = BonusSettings
+    #: With several learners, each has a part of the batch. By default `reward` and `update` are
+    #: called with all of it on each of them, and so come to the same state. A bonus that can do
+    #: with less than the observations gets its own part, and gathers what it needs itself.
+    gathers: ClassVar[bool] = False
 
     def __init__(self, settings: Any, obs_shape: tuple[int, ...], *, seed: int = 0) -> None:
         super().__init__()
         self.settings = settings
         self.obs_shape = tuple(obs_shape)
         self.seed = seed
-        #: `[n, ...] -> [N, ...]` of all learners, and this learner's rows in it. Whoever runs
-        #: several learners sets it; bonuses that compare transitions with each other use it.
+        #: `[n, ...] -> [N, ...]` of all learners, and this learner's rows in it; for bonuses
+        #: that gather. Whoever runs several learners sets it.
         self.gather: Callable[[Tensor], tuple[Tensor, slice]] = _alone
 
     @classmethod
@@ -182,3 +225,16 @@ class Bonus(nn.Module):
 
 def _alone(values: Tensor) -> tuple[Tensor, slice]:
     return values, slice(None)
+
+
+def import_object(path: str, setting: str) -> Any:
+    """What a setting means by `package.module:name`."""
+    module_name, _, name = path.partition(":")
+    try:
+        return getattr(importlib.import_module(module_name), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ConfigError(
+            f"{setting}={path!r} cannot be imported: {error}. Write package.module:name; it must "
+            "be importable where the learner runs: start from the folder that holds it, or install "
+            "it"
+        ) from error

@@ -9,14 +9,13 @@ class may be given instead of a name.
 from __future__ import annotations
 
 import difflib
-import importlib
 from collections.abc import Iterable, Mapping
 from importlib.metadata import entry_points
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from rllib_rise.bonuses.protocol import Bonus, BonusSettings
+from rllib_rise.bonuses.protocol import Bonus, BonusSettings, import_object
 from rllib_rise.errors import ConfigError, RiseError
 
 ENTRY_POINT_GROUP = "rllib_rise.bonuses"
@@ -49,7 +48,7 @@ def resolve_bonus(method: str | type[Bonus]) -> type[Bonus]:
         if point.name == method:
             return _checked(point.load(), method)
     if ":" in method:
-        return _checked(_import(method), method)
+        return _checked(import_object(method, "intrinsic.method"), method)
     raise ConfigError(
         f"intrinsic.method={method!r} is unknown{nearest(method, method_names())}. Known: "
         f"{', '.join(method_names())}; or 'module.path:ClassName' for a bonus of your own"
@@ -96,17 +95,6 @@ def nearest(word: str, known: Iterable[str]) -> str:
     """The hint `; did you mean 'x'?`, or nothing."""
     match = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
     return f"; did you mean {match[0]!r}?" if match else ""
-
-
-def _import(path: str) -> Any:
-    module_name, _, attribute = path.partition(":")
-    try:
-        return getattr(importlib.import_module(module_name), attribute)
-    except (ImportError, AttributeError) as error:
-        raise ConfigError(
-            f"intrinsic.method={path!r} cannot be imported: {error}. It must be importable where "
-            "the learner runs: start from the folder that holds it, or install it"
-        ) from error
 
 
 def _checked(cls: Any, name: str) -> type[Bonus]:

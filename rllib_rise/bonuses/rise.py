@@ -17,7 +17,7 @@ from torch import Tensor
 
 from rllib_rise.bonuses.fit_pictures import fit_pictures, sample_reconstructions
 from rllib_rise.bonuses.moments import RunningMoments
-from rllib_rise.bonuses.protocol import Fit, FitReport, FitSteps, Transitions
+from rllib_rise.bonuses.protocol import Fit, FitReport, FitSteps, Need, Transitions
 from rllib_rise.bonuses.registry import register_bonus
 from rllib_rise.bonuses.state_entropy import StateEntropyBonus, StateEntropySettings
 from rllib_rise.encoders import (
@@ -120,6 +120,12 @@ class RISE(StateEntropyBonus):
         self.log_distance = RunningMoments()
         self.inverse_dimension = RunningMoments()
         self.register_buffer("searched_k", torch.zeros((), dtype=torch.int64))
+
+    @classmethod
+    def needs(cls, settings: Any) -> frozenset[Need]:
+        """Running means too, but for the paper's form."""
+        running = frozenset({Need.RUNNING} if settings.form != "paper" else ())
+        return super().needs(settings) | running
 
     def _make_encoder(self) -> Encoder:
         settings = self.settings

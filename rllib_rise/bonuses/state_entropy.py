@@ -44,6 +44,7 @@ class StateEntropyBonus(Bonus):
     """
 
     Settings: ClassVar[type[BonusSettings]] = StateEntropySettings
+    gathers = True
     entropy_order = 1.0
 
     def __init__(self, settings: Any, obs_shape: tuple[int, ...], *, seed: int = 0) -> None:

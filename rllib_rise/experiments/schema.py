@@ -68,7 +68,7 @@ class Experiment(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    algorithm: Literal["PPO"] = "PPO"
+    algorithm: Literal["PPO", "APPO", "IMPALA", "DQN", "SAC"] = "PPO"
     env: EnvSpec
     seed: int = Field(0, ge=0)
     stop: StopSpec
@@ -81,18 +81,16 @@ class Experiment(BaseModel):
     def _id_alone(cls, value: Any) -> Any:
         return {"id": value} if isinstance(value, str) else value
 
-    @field_validator("rllib")
-    @classmethod
-    def _known_rllib_keys(cls, value: dict[str, Any]) -> dict[str, Any]:
-        for key in value:
+    @model_validator(mode="after")
+    def _known_keys(self) -> Experiment:
+        known = rllib_keys(self.algorithm)
+        for key in self.rllib:
             if key in _ELSEWHERE:
                 raise ConfigError(f"rllib.{key} belongs under {_ELSEWHERE[key]!r}")
-            if key not in rllib_keys():
-                raise ConfigError(f"rllib.{key} is not a setting{nearest(key, rllib_keys())}")
-        return value
-
-    @model_validator(mode="after")
-    def _known_intrinsic_keys(self) -> Experiment:
+            if key not in known:
+                raise ConfigError(
+                    f"rllib.{key} is not a setting of {self.algorithm}{nearest(key, known)}"
+                )
         for method in (self.method, *self.methods):
             self.settings_of(method)
         return self
@@ -181,13 +179,11 @@ def build_config(experiment: Experiment) -> Any:
     """The RLlib config of an experiment."""
     from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 
-    from rllib_rise.rllib import RISEPPOConfig
-
     check_env(experiment.env)
     settings = copy.deepcopy(experiment.rllib)
     model_config = settings.pop("model_config", None)
     rl_module = settings.pop("rl_module", None)
-    config = RISEPPOConfig()
+    config = new_config(experiment.algorithm)
     config.environment(experiment.env.id, env_config=experiment.env.kwargs)
     config.debugging(seed=experiment.seed)
     config.update_from_dict(settings)
@@ -257,12 +253,17 @@ def check_env(env: EnvSpec) -> None:
         gym.make(env.id, **env.kwargs).close()
 
 
-@cache
-def rllib_keys() -> frozenset[str]:
-    """Names that may stand under `rllib`: the attributes of the algorithm's config."""
-    from rllib_rise.rllib import RISEPPOConfig
+def new_config(algorithm: str) -> Any:
+    """An empty config of the algorithm with this name."""
+    from rllib_rise.rllib.registration import ALGORITHMS
 
-    config = RISEPPOConfig()
+    return ALGORITHMS[f"RISE-{algorithm}"].get_default_config()
+
+
+@cache
+def rllib_keys(algorithm: str) -> frozenset[str]:
+    """Names that may stand under `rllib`: the attributes of the algorithm's config."""
+    config = new_config(algorithm)
     stored = {key for key in vars(config) if not key.startswith("_")}
     # Some are kept behind a property, e.g. train_batch_size_per_learner.
     hidden = {key[1:] for key in vars(config) if key.startswith("_") and hasattr(config, key[1:])}

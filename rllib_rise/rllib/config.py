@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Self
 
 from ray import tune
 from ray.rllib.algorithms.algorithm import Algorithm
+from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.utils import force_list
 
 from rllib_rise.bonuses import Bonus, BonusSettings, Need, parse_settings, resolve_bonus
@@ -17,7 +18,7 @@ from rllib_rise.errors import ConfigError
 from rllib_rise.rllib.callbacks import EpisodeFigures
 from rllib_rise.rllib.connector import FiniteInputsConnector
 from rllib_rise.rllib.learner import IntrinsicLearnerMixin
-from rllib_rise.rllib.runtime import observation_shape
+from rllib_rise.rllib.transitions import state_shape
 
 
 class IntrinsicConfigMixin:
@@ -34,6 +35,8 @@ class IntrinsicConfigMixin:
     intrinsic_learner_class: ClassVar[type[IntrinsicLearnerMixin]]
     #: What the algorithm's batches can give a bonus.
     supplies: ClassVar[frozenset[Need]]
+    #: Whether each learner has batches of its own, at its own pace.
+    asynchronous: ClassVar[bool] = False
 
     def __init__(self, algo_class: type[Algorithm] | None = None) -> None:
         super().__init__(algo_class=algo_class)  # type: ignore[call-arg]
@@ -110,14 +113,17 @@ class IntrinsicConfigMixin:
                 f"learner_class={self.learner_class.__name__} would drop the intrinsic reward: "  # type: ignore[attr-defined]
                 f"derive yours from rllib_rise.rllib.{ours}, or choose intrinsic(method='none')"
             )
-        missing = bonus_class.needs(settings) - self.supplies
+        needs = bonus_class.needs(settings) | settings.needs()
+        missing = needs - self.supplies
         if missing:
             names = ", ".join(sorted(need.value for need in missing))
             raise ConfigError(
-                f"method {bonus_class.name!r} needs {names}: {type(self).__name__} cannot give it"
+                f"method {bonus_class.name!r} with these settings needs {names}: "
+                f"{type(self).__name__} cannot give it"
             )
-        if self.num_learners > 1:  # type: ignore[attr-defined]
-            self._check_learners(bonus_class, settings)
+        self._check_learners(needs, settings)
+        self._check_n_step(settings)
+        self._check_modules(settings)
         bonus_class.check_batch(
             settings,
             batch_size=self.total_train_batch_size,  # type: ignore[attr-defined]
@@ -133,16 +139,36 @@ class IntrinsicConfigMixin:
         if self.env in VECTOR_ENTRY_POINTS and self.gym_env_vectorize_mode == "sync":  # type: ignore[attr-defined,has-type]
             self.gym_env_vectorize_mode = "vector_entry_point"
 
-    def _check_learners(self, bonus_class: type[Bonus], settings: BonusSettings) -> None:
-        """Refuse what several learners cannot do together yet."""
-        reason = None
-        if Need.LEARNING in bonus_class.needs(settings):
-            reason = f"method {bonus_class.name!r} has {Need.LEARNING.value}, one per learner"
-        elif self.is_multi_agent:  # type: ignore[attr-defined]
-            reason = "with several modules a learner may lack one that the others wait for"
-        if reason is not None:
+    def _check_learners(self, needs: frozenset[Need], settings: BonusSettings) -> None:
+        """Refuse what learners that go their own ways cannot keep in common."""
+        if self.num_learners < 2 or not self.asynchronous:  # type: ignore[attr-defined]
+            return
+        shared = [need.value for need in (Need.LEARNING, Need.RUNNING) if need in needs]
+        if settings.clock == "updates":
+            shared.append("clock='updates'")
+        if shared:
             raise ConfigError(
-                f"num_learners={self.num_learners}: {reason}; set it to 0 or 1"  # type: ignore[attr-defined]
+                f"num_learners={self.num_learners}: the learners of {type(self).__name__} update "  # type: ignore[attr-defined]
+                f"asynchronously, and would not agree on {' and '.join(shared)}; set it to 0 or 1"
+            )
+
+    def _check_modules(self, settings: BonusSettings) -> None:
+        """The chosen modules must be there."""
+        if settings.modules is None:
+            return
+        known = set(self.policies) if self.is_multi_agent else {DEFAULT_MODULE_ID}  # type: ignore[attr-defined]
+        unknown = sorted(set(settings.modules) - known)
+        if unknown or not settings.modules:
+            raise ConfigError(f"intrinsic.modules={settings.modules}: choose among {sorted(known)}")
+
+    def _check_n_step(self, settings: BonusSettings) -> None:
+        """Of n steps, the batch has the first state only."""
+        n_step = getattr(self, "n_step", 1)
+        if n_step != 1 and not settings.n_step_scaling:
+            raise ConfigError(
+                f"n_step={n_step}: replayed batches do not have the states between, so their bonus "
+                "cannot be added. Set n_step=1, or intrinsic.n_step_scaling=true to give all n "
+                "steps the bonus of the first"
             )
 
     def _chunk_size(self) -> int | None:
@@ -189,8 +215,11 @@ class IntrinsicConfigMixin:
 
     def _check_space(self, module_id: str, spec: Any) -> None:
         space = getattr(spec, "observation_space", None)
-        if self.uses_bonus and space is not None:
-            observation_shape(module_id, space)
+        if not self.uses_bonus or space is None:
+            return
+        _, settings = self.intrinsic_method()
+        if settings.modules is None or module_id in settings.modules:
+            state_shape(module_id, space, settings.state)
 
 
 def _absolute(path: Any) -> Any:

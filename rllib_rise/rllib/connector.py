@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+import tree  # type: ignore[import-untyped]
 from ray.rllib.connectors.connector_v2 import ConnectorV2
 from ray.rllib.core.columns import Columns
 from ray.rllib.core.rl_module.multi_rl_module import MultiRLModule
@@ -35,10 +36,8 @@ class IntrinsicRewardConnector(ConnectorV2):
         metrics: MetricsLogger | None = None,
         **kwargs: Any,
     ) -> dict[str, Any]:
-        """Run the bonus of every module in the batch, in sorted order on all learners."""
-        for module_id in sorted(batch):
-            module = rl_module[module_id].unwrapped()
-            self._runtime.apply(module_id, batch[module_id], module, metrics)
+        """Run the bonus of every module."""
+        self._runtime.apply_all(batch, rl_module, metrics)
         return batch
 
 
@@ -53,7 +52,12 @@ class FiniteInputsConnector(ConnectorV2):
     def __call__(self, *, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
         """Replace what is not finite in the policy's input."""
         for part in (batch,) if Columns.OBS in batch else batch.values():
-            obs = part.get(Columns.OBS)
-            if isinstance(obs, torch.Tensor) and obs.is_floating_point():
-                part[Columns.OBS] = torch.nan_to_num(obs, nan=0.0, posinf=0.0, neginf=0.0)
+            if Columns.OBS in part:
+                part[Columns.OBS] = tree.map_structure(_finite, part[Columns.OBS])
         return batch
+
+
+def _finite(obs: Any) -> Any:
+    if isinstance(obs, torch.Tensor) and obs.is_floating_point():
+        return torch.nan_to_num(obs, nan=0.0, posinf=0.0, neginf=0.0)
+    return obs

@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
+Gather = Callable[[Tensor | None], tuple[Tensor, slice]]
 
-def gather_rows(values: Tensor) -> tuple[Tensor, slice]:
+
+def gather_rows(
+    values: Tensor | None, *, device: torch.device | str = "cpu"
+) -> tuple[Tensor, slice]:
     """`[n, ...]` of this learner to `[N, ...]` of all, in their order, and where its own are.
 
-    A collective: every learner must call it, as often as the others, with any number of rows.
+    A collective: every learner must call it, as often as the others, with any number of rows; with
+    None if it has none and does not know what they would be like. At least one must know.
     """
-    sizes = [
-        torch.zeros((), dtype=torch.int64, device=values.device)
-        for _ in range(dist.get_world_size())
-    ]
-    dist.all_gather(sizes, torch.tensor(len(values), device=values.device))
-    counts = [int(size) for size in sizes]
+    if values is not None and values.dtype == torch.bool:
+        everyone, own = gather_rows(values.to(torch.uint8), device=device)
+        return everyone.bool(), own
+    told: list[tuple[int, torch.dtype, tuple[int, ...]] | None] = [None] * dist.get_world_size()
+    mine = None if values is None else (len(values), values.dtype, tuple(values.shape[1:]))
+    dist.all_gather_object(told, mine)
+    _, dtype, shape = next(one for one in told if one is not None)
+    counts = [0 if one is None else one[0] for one in told]
     # gloo wants equal shapes: shorter parts are padded, and cut again.
-    padded = values.new_zeros((max(counts), *values.shape[1:]))
-    padded[: len(values)] = values
+    padded = torch.zeros((max(counts), *shape), dtype=dtype, device=device)
+    if values is not None:
+        padded[: len(values)] = values
     parts = [torch.empty_like(padded) for _ in counts]
     dist.all_gather(parts, padded)
     rank = dist.get_rank()

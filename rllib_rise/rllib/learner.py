@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from functools import partial
 from typing import Any
 
 from ray.rllib.connectors.learner import NumpyToTensor
@@ -10,7 +11,7 @@ from ray.rllib.utils.metrics import NUM_ENV_STEPS_SAMPLED_LIFETIME
 
 from rllib_rise.errors import ConfigError
 from rllib_rise.rllib.connector import IntrinsicRewardConnector
-from rllib_rise.rllib.gather import gather_rows
+from rllib_rise.rllib.gather import Gather, gather_rows
 from rllib_rise.rllib.runtime import IntrinsicRuntime
 
 COMPONENT_INTRINSIC = "intrinsic"
@@ -36,13 +37,16 @@ class IntrinsicLearnerMixin:
             settings,
             device=self._device,  # type: ignore[attr-defined]
             seed=self.config.seed or 0,
-            gather=gather_rows if self.config.num_learners > 1 else None,
+            gather=self._gather(),
             is_trained=self.should_module_be_updated,  # type: ignore[attr-defined]
+            gamma=lambda module_id: self.config.get_config_for_module(module_id).gamma,
         )
         for module_id in self.module.keys():  # noqa: SIM118 (a MultiRLModule iterates otherwise)
             self.intrinsic.add_module(
                 module_id, self.module[module_id].unwrapped().observation_space
             )
+        if self._learner_connector is None:
+            return  # aggregator actors make the batches, and `update` rewards them
         # insert_after does not complain where the class is absent, it inserts somewhere else.
         if not self._learner_connector[NumpyToTensor]:
             raise ConfigError(
@@ -53,10 +57,29 @@ class IntrinsicLearnerMixin:
             NumpyToTensor, IntrinsicRewardConnector(self.intrinsic)
         )
 
-    def update(self, *args: Any, timesteps: dict[str, Any] | None = None, **kwargs: Any) -> Any:
+    def _gather(self) -> Gather | None:
+        """How learners exchange rows; asynchronous ones do not, each has batches of its own."""
+        if self.config.num_learners < 2 or self.config.asynchronous:
+            return None
+        return partial(gather_rows, device=self._device)  # type: ignore[attr-defined]
+
+    def update(
+        self, training_data: Any, *, timesteps: dict[str, Any] | None = None, **kwargs: Any
+    ) -> Any:
         """Move the clock, then update."""
         self.intrinsic.clock.tick((timesteps or {}).get(NUM_ENV_STEPS_SAMPLED_LIFETIME))
-        return super().update(*args, timesteps=timesteps, **kwargs)  # type: ignore[misc]
+        if self._learner_connector is None:
+            self._reward_finished_batch(training_data)
+        return super().update(  # type: ignore[misc]
+            training_data=training_data, timesteps=timesteps, **kwargs
+        )
+
+    def _reward_finished_batch(self, training_data: Any) -> None:
+        """Reward a batch that an aggregator actor made, before the learner's thread gets it."""
+        training_data.solve_refs()
+        # Onto the device, and out of the object store's memory, which cannot be written to.
+        training_data.batch = self._convert_batch_type(training_data.batch)  # type: ignore[attr-defined]
+        self.intrinsic.apply_all(training_data.batch.policy_batches, self.module, self.metrics)  # type: ignore[attr-defined]
 
     def add_module(self, *, module_id: str, **kwargs: Any) -> Any:
         """Add a module together with a bonus of its own."""

@@ -6,13 +6,24 @@ from typing import Any
 
 import gymnasium as gym
 from ray import tune
+from ray.rllib.algorithms.algorithm import Algorithm
 
 from rllib_rise import envs
 from rllib_rise.envs import bullet
+from rllib_rise.rllib.appo import RISEAPPO
+from rllib_rise.rllib.dqn import RISEDQN
+from rllib_rise.rllib.impala import RISEIMPALA
 from rllib_rise.rllib.ppo import RISEPPO
+from rllib_rise.rllib.sac import RISESAC
 
 _NATIVE = gym.VectorizeMode.VECTOR_ENTRY_POINT
-ALGORITHMS = {"RISE-PPO": RISEPPO}
+ALGORITHMS: dict[str, type[Algorithm]] = {
+    "RISE-PPO": RISEPPO,
+    "RISE-APPO": RISEAPPO,
+    "RISE-IMPALA": RISEIMPALA,
+    "RISE-DQN": RISEDQN,
+    "RISE-SAC": RISESAC,
+}
 
 
 def register() -> None:

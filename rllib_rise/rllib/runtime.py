@@ -18,14 +18,24 @@ from ray.rllib.utils.checkpoints import Checkpointable
 from ray.rllib.utils.metrics.metrics_logger import MetricsLogger
 from torch import Tensor
 
-from rllib_rise.bonuses import Bonus, BonusSettings, Fit, FitReport, Need, Transitions
+from rllib_rise.bonuses import Bonus, BonusSettings, Fit, FitReport, Transitions
+from rllib_rise.bonuses.moments import RunningMoments
 from rllib_rise.errors import ConfigError, NonFiniteError, RiseError
 from rllib_rise.rllib.clock import Clock
+from rllib_rise.rllib.gather import Gather
+from rllib_rise.rllib.transitions import (
+    count_non_finite,
+    gather_transitions,
+    no_transitions,
+    select_transitions,
+    state_shape,
+)
 
 _FORMAT = 2
-Gather = Callable[[Tensor], tuple[Tensor, slice]]
+_N_STEP = "n_step"
 _JSON = "state.json"
 _TENSORS = "state.safetensors"
+_STANDARD = "standardize:"
 
 
 class IntrinsicRuntime(Checkpointable):
@@ -43,6 +53,7 @@ class IntrinsicRuntime(Checkpointable):
         seed: int = 0,
         gather: Gather | None = None,
         is_trained: Callable[[str], bool] = lambda module_id: True,
+        gamma: Callable[[str], float] = lambda module_id: 1.0,
     ) -> None:
         self._bonus_class = bonus_class
         self._settings = settings
@@ -51,6 +62,8 @@ class IntrinsicRuntime(Checkpointable):
         self._seed = seed
         self._gather = gather
         self._is_trained = is_trained
+        self._gamma = gamma
+        self._moments: dict[str, RunningMoments] = {}
         self.bonuses: dict[str, Bonus] = {}
         self.clock = Clock()
         #: Environment steps that Phase 1 took; not in the clock, but in every budget.
@@ -65,13 +78,17 @@ class IntrinsicRuntime(Checkpointable):
         return self._settings.lambda_0 * (1 - self._settings.kappa) ** t
 
     def add_module(self, module_id: str, observation_space: gym.Space) -> None:
-        """Give a module its own bonus."""
-        bonus = self._bonus_class(
-            self._settings, observation_shape(module_id, observation_space), seed=self._seed
-        )
+        """Give a module its own bonus, if it is among the chosen ones."""
+        settings = self._settings
+        if settings.modules is not None and module_id not in settings.modules:
+            return
+        shape = state_shape(module_id, observation_space, settings.state)
+        bonus = self._bonus_class(settings, shape, seed=self._seed)
         if self._gather is not None:
             bonus.gather = self._gather
         self.bonuses[module_id] = bonus.to(self._device)
+        if self._settings.standardize:
+            self._moments[module_id] = RunningMoments().to(self._device)
 
     def unfitted(self) -> dict[str, Bonus]:
         """The bonuses that wait for Phase 1, in the same order on all learners.
@@ -93,11 +110,28 @@ class IntrinsicRuntime(Checkpointable):
     def remove_module(self, module_id: str) -> None:
         """Forget a module's bonus."""
         self.bonuses.pop(module_id, None)
+        self._moments.pop(module_id, None)
+
+    def apply_all(
+        self,
+        batch: Mapping[str, MutableMapping[str, Any]],
+        rl_module: Mapping[str, Any],
+        metrics: MetricsLogger | None,
+    ) -> None:
+        """Reward every module's part of a batch.
+
+        In the same order on all learners; where they gather from each other, also modules that
+        this one has nothing of.
+        """
+        expected = set(self.bonuses) if self._gather is not None else set[str]()
+        for module_id in sorted({*batch, *expected}):
+            module = rl_module[module_id].unwrapped()
+            self.apply(module_id, batch.get(module_id), module, metrics)
 
     def apply(
         self,
         module_id: str,
-        batch: MutableMapping[str, Any],
+        batch: MutableMapping[str, Any] | None,
         rl_module: RLModule,
         metrics: MetricsLogger | None,
     ) -> None:
@@ -112,35 +146,24 @@ class IntrinsicRuntime(Checkpointable):
                 "modules that are trained then"
             )
         started = time.perf_counter()
-        rewards, mask = batch[Columns.REWARDS], batch.get(Columns.LOSS_MASK)
-        transitions = self._select(module_id, batch)
-        if transitions is None:
+        own = self._select(module_id, bonus, batch)
+        if own is None:
             return
+        transitions, rows = own, slice(None)
+        if self._gather is not None and not bonus.gathers:
+            transitions, rows = gather_transitions(own, self._gather)
         with torch.no_grad():
-            r_hat = bonus.reward(transitions).to(rewards.dtype)
-        if r_hat.shape != (len(transitions),):
-            raise ConfigError(
-                f"method {bonus.name!r} returned rewards of shape {tuple(r_hat.shape)} for "
-                f"{len(transitions)} transitions: return one value each, [N]"
-            )
-        if not bool(torch.isfinite(r_hat).all()):
-            raise NonFiniteError(
-                f"method {bonus.name!r} gave {_non_finite(r_hat)} NaN or infinite rewards for "
-                f"module {module_id!r} at update {self.clock.updates}"
-            )
-        weight = self.intrinsic_lambda
-        extra = weight * r_hat
-        if self._settings.zeta > 0:
-            extra = extra + self._settings.zeta * _policy_entropy(batch, rl_module, mask)
-        # A new tensor: rewards may share memory with the episodes' arrays.
-        total = rewards.clone()
-        if mask is None:
-            total += extra
-        else:
-            total[mask] += extra
-        batch[Columns.REWARDS] = total
+            r_hat = bonus.reward(transitions)
+        self._check_rewards(module_id, bonus, r_hat, len(transitions))
         bonus.update(transitions)
-        if metrics is not None and len(transitions) > 0:
+        r_hat = r_hat[rows]
+        weight, given = self.intrinsic_lambda, r_hat
+        if self._settings.standardize:
+            given = self._standardized(module_id, r_hat)
+        if batch is None or len(own) == 0:
+            return
+        self._add(module_id, batch, weight * given, rl_module)
+        if metrics is not None:
             figures = {
                 "intrinsic_reward_mean": float(r_hat.mean()),
                 "intrinsic_reward_std": float(r_hat.std(correction=0)),
@@ -153,22 +176,68 @@ class IntrinsicRuntime(Checkpointable):
             for name, value in figures.items():
                 metrics.log_value((module_id, name), value, window=1)
 
-    def _select(self, module_id: str, batch: Mapping[str, Any]) -> Transitions | None:
-        """The batch's transitions, None where there are none to reward.
+    def _add(
+        self, module_id: str, batch: MutableMapping[str, Any], extra: Tensor, rl_module: RLModule
+    ) -> None:
+        """Give the batch new rewards: its tensor may share memory with the episodes' arrays."""
+        rewards, mask = batch[Columns.REWARDS], batch.get(Columns.LOSS_MASK)
+        steps = batch.get(_N_STEP)
+        if steps is not None and self._settings.n_step_scaling:
+            # The states between are not in the batch: the first one's bonus stands for all of them.
+            gamma, n = self._gamma(module_id), steps if mask is None else steps[mask]
+            extra = extra * (n if gamma == 1 else (1 - gamma**n) / (1 - gamma))
+        if self._settings.zeta > 0:
+            extra = extra + self._settings.zeta * _policy_entropy(batch, rl_module, mask)
+        total = rewards.clone()
+        if mask is None:
+            total += extra.to(total.dtype)
+        else:
+            total[mask] += extra.to(total.dtype)
+        batch[Columns.REWARDS] = total
+
+    def _check_rewards(self, module_id: str, bonus: Bonus, r_hat: Tensor, expected: int) -> None:
+        if r_hat.shape != (expected,):
+            raise ConfigError(
+                f"method {bonus.name!r} returned rewards of shape {tuple(r_hat.shape)} for "
+                f"{expected} transitions: return one value each, [N]"
+            )
+        if not bool(torch.isfinite(r_hat).all()):
+            raise NonFiniteError(
+                f"method {bonus.name!r} gave {count_non_finite(r_hat)} NaN or infinite rewards for "
+                f"module {module_id!r} at update {self.clock.updates}"
+            )
+
+    def _standardized(self, module_id: str, r_hat: Tensor) -> Tensor:
+        """Mean 0 and deviation 1 by the moments of the batches before; of the first, by its own."""
+        moments = self._moments[module_id]
+        everyone = r_hat if self._gather is None else self._gather(r_hat)[0]
+        known = moments if moments.count > 0 else RunningMoments().to(r_hat.device)
+        if known is not moments:
+            known.update(everyone)
+        deviation = known.std if bool(known.std > 0) else torch.ones_like(known.std)
+        standard = (r_hat.double() - known.mean) / deviation
+        moments.update(everyone)
+        return standard.to(r_hat.dtype)
+
+    def _select(
+        self, module_id: str, bonus: Bonus, batch: Mapping[str, Any] | None
+    ) -> Transitions | None:
+        """This learner's transitions; None where no learner has any to reward.
 
         Bonuses may gather rows from all learners, so these must do the same: one with nothing to
         reward goes on with no rows as long as another has some, and an error is one on all.
         """
-        if self._gather is None:
-            alone = select_transitions(module_id, batch, self._needs)
-            return alone if len(alone) > 0 else None
-        transitions, error = None, None
+        transitions, error = no_transitions(bonus.obs_shape, self._needs, self._device), None
         try:
-            transitions = select_transitions(module_id, batch, self._needs)
+            if batch is not None:
+                transitions = select_transitions(
+                    module_id, batch, self._needs, self._settings.state
+                )
         except RiseError as found:
             error = found
-        count = -1 if transitions is None else len(transitions)
-        counts, _ = self._gather(torch.tensor([count], device=self._device))
+        counts = torch.tensor([-1 if error else len(transitions)], device=self._device)
+        if self._gather is not None:
+            counts, _ = self._gather(counts)
         if error is None and bool((counts < 0).any()):
             error = RiseError(
                 f"module {module_id!r}: another learner refused its part of the batch"
@@ -192,10 +261,18 @@ class IntrinsicRuntime(Checkpointable):
             "methods": {module_id: bonus.name for module_id, bonus in self.bonuses.items()},
             "tensors": {
                 f"{module_id}/{name}": tensor.detach().cpu().clone()
-                for module_id, bonus in self.bonuses.items()
-                for name, tensor in bonus.state_dict().items()
+                for module_id in self.bonuses
+                for name, tensor in self._tensors(module_id).items()
             },
         }
+
+    def _tensors(self, module_id: str) -> dict[str, Tensor]:
+        """The state of a module's bonus and, beside it, of its standardisation."""
+        found = dict(self.bonuses[module_id].state_dict())
+        if module_id in self._moments:
+            moments = self._moments[module_id].state_dict()
+            found |= {_STANDARD + name: tensor for name, tensor in moments.items()}
+        return found
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Take over a state; settings are not part of it, so the present config's stay."""
@@ -221,6 +298,13 @@ class IntrinsicRuntime(Checkpointable):
                 for key, tensor in state["tensors"].items()
                 if key.rpartition("/")[0] == module_id
             }
+            moments = {
+                name.removeprefix(_STANDARD): tensors.pop(name)
+                for name in list(tensors)
+                if name.startswith(_STANDARD)
+            }
+            if moments and module_id in self._moments:
+                self._moments[module_id].load_state_dict(moments)
             try:
                 bonus.load_state_dict(tensors)
             except RuntimeError as error:
@@ -271,60 +355,8 @@ class IntrinsicRuntime(Checkpointable):
             "seed": self._seed,
             "gather": self._gather,
             "is_trained": self._is_trained,
+            "gamma": self._gamma,
         }
-
-
-def observation_shape(module_id: str, space: gym.Space) -> tuple[int, ...]:
-    """The shape of a module's observations, or an error that says what to do about Dict/Tuple."""
-    if isinstance(space, gym.spaces.Box):
-        return tuple(space.shape)
-    raise ConfigError(
-        f"module {module_id!r} observes {space}: an intrinsic reward needs one array per step. "
-        "Flatten them: config.env_runners(env_to_module_connector=lambda env, spaces, device: "
-        "FlattenObservations()), from ray.rllib.connectors.env_to_module; or use a wrapper"
-    )
-
-
-def select_transitions(
-    module_id: str, batch: Mapping[str, Any], needs: Collection[Need]
-) -> Transitions:
-    """The real transitions of a batch.
-
-    On-policy batches hold, after the steps of each episode chunk, one phantom row with the chunk's
-    last observation and `loss_mask` False. So the row after a transition holds its next
-    observation, and the number of phantoms before a row is the number of its chunk.
-    """
-    obs, mask = batch[Columns.OBS], batch.get(Columns.LOSS_MASK)
-    if not isinstance(obs, Tensor):
-        raise ConfigError(f"module {module_id!r}: observations are nested, one tensor is needed")
-    check_finite(module_id, obs)
-    if mask is None:
-        return Transitions(
-            obs=obs, next_obs=batch.get(Columns.NEXT_OBS), actions=batch.get(Columns.ACTIONS)
-        )
-    ordered = {Need.NEXT_OBS, Need.EPISODES} & set(needs)
-    if mask.dim() > 1 and ordered:
-        names = " and ".join(sorted(need.value for need in ordered))
-        raise ConfigError(
-            f"module {module_id!r} is recurrent: {names} cannot be told from its padded batch yet"
-        )
-    rows = mask.flatten().nonzero().squeeze(1)
-    return Transitions(
-        obs=obs[mask],
-        next_obs=obs[rows + 1] if Need.NEXT_OBS in needs else None,
-        actions=batch[Columns.ACTIONS][mask] if Need.ACTIONS in needs else None,
-        episodes=(~mask).cumsum(0)[mask] if Need.EPISODES in needs else None,
-    )
-
-
-def check_finite(module_id: str, obs: Any) -> None:
-    """Raise where observations hold NaN or infinity."""
-    bad = _non_finite(obs) if isinstance(obs, Tensor) else 0
-    if bad:
-        raise NonFiniteError(
-            f"{bad} of {obs.numel()} observation values of module {module_id!r} are NaN or "
-            "infinite; mend the environment or the connector that makes them"
-        )
 
 
 def _policy_entropy(batch: Mapping[str, Any], rl_module: RLModule, mask: Tensor | None) -> Tensor:
@@ -333,13 +365,6 @@ def _policy_entropy(batch: Mapping[str, Any], rl_module: RLModule, mask: Tensor 
     inputs = inputs if mask is None else inputs[mask]
     distribution = rl_module.get_exploration_action_dist_cls().from_logits(inputs)
     return distribution.entropy()
-
-
-def _non_finite(values: Tensor) -> int:
-    if not values.is_floating_point():
-        return 0
-    finite = torch.isfinite(values)
-    return 0 if bool(finite.all()) else int((~finite).sum())
 
 
 def _folder(

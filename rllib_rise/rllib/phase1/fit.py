@@ -21,7 +21,7 @@ from rllib_rise.bonuses import Fit, FitReport
 from rllib_rise.errors import ConfigError, RiseError
 from rllib_rise.rllib.phase1.cache import FitCache
 from rllib_rise.rllib.phase1.key import digest
-from rllib_rise.rllib.runtime import select_transitions
+from rllib_rise.rllib.transitions import select_transitions
 
 logger = logging.getLogger(__name__)
 
@@ -68,7 +68,9 @@ class Fitting:
         )
         for module_id in self._modules:
             if module_id in batch:
-                obs = select_transitions(module_id, batch[module_id], ()).obs
+                obs = select_transitions(
+                    module_id, batch[module_id], (), self._modules[module_id].settings.state
+                ).obs
                 self._append(module_id, obs)
 
     def _append(self, module_id: str, obs: Tensor) -> None:

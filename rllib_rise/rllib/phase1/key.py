@@ -46,6 +46,7 @@ _SETTINGS = (
     "model_config",
     "policy_mapping_fn",
     "policies_to_train",
+    "epsilon",
 )
 
 
@@ -79,7 +80,7 @@ def fit_key(config: Any, *, shapes: Mapping[str, tuple[int, ...]], policy: str) 
     bonus_class, settings = config.intrinsic_method()
     key = {
         "env": _describe_env(config.env),
-        "config": {name: getattr(config, name) for name in _SETTINGS},
+        "config": {name: getattr(config, name, None) for name in _SETTINGS},
         "modules": _describe_modules(config.rl_module_spec),
         "policy": policy,
         "method": bonus_class,
@@ -87,6 +88,7 @@ def fit_key(config: Any, *, shapes: Mapping[str, tuple[int, ...]], policy: str) 
             module_id: [shape, bonus_class.fit_settings(settings, shape)]
             for module_id, shape in shapes.items()
         },
+        "state": settings.state,
         "versions": _versions(),
     }
     return digest(key)

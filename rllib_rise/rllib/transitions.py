@@ -1,0 +1,139 @@
+"""From RLlib's batches to what bonuses see."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+import gymnasium as gym
+import torch
+import tree  # type: ignore[import-untyped]
+from ray.rllib.core.columns import Columns
+from torch import Tensor
+
+from rllib_rise.bonuses import Need, Transitions
+from rllib_rise.errors import ConfigError, NonFiniteError
+from rllib_rise.rllib.gather import Gather
+
+StateFunction = Callable[[Any], Tensor]
+
+
+def state_shape(
+    module_id: str, space: gym.Space, state: StateFunction | None = None
+) -> tuple[int, ...]:
+    """The shape of what counts as a module's state, or an error that says what to do."""
+    if state is not None:
+        sample = tree.map_structure(lambda item: torch.as_tensor(item)[None], space.sample())
+        return tuple(_state_of(module_id, sample, state).shape[1:])
+    if isinstance(space, gym.spaces.Box):
+        return tuple(space.shape)
+    raise ConfigError(
+        f"module {module_id!r} observes {space}: an intrinsic reward needs one array per step. "
+        "Choose what counts as state with intrinsic.state, a function from such a batch to one "
+        "tensor; or flatten the observations: env_runners(env_to_module_connector="
+        "lambda env, spaces, device: FlattenObservations()), from "
+        "ray.rllib.connectors.env_to_module"
+    )
+
+
+def _state_of(module_id: str, obs: Any, state: StateFunction | None) -> Tensor:
+    """One tensor of a batch's observations, as many as there are."""
+    chosen = obs if state is None else state(obs)
+    if not isinstance(chosen, Tensor):
+        what = "observations are nested" if state is None else f"state() gave a {type(chosen)}"
+        raise ConfigError(f"module {module_id!r}: {what}, one tensor is needed")
+    size = len(tree.flatten(obs)[0])
+    if chosen.dim() == 0 or len(chosen) != size:
+        raise ConfigError(
+            f"module {module_id!r}: intrinsic.state gave a tensor of shape {tuple(chosen.shape)} "
+            f"for {size} observations: keep their first dimension"
+        )
+    return chosen
+
+
+def select_transitions(
+    module_id: str,
+    batch: Mapping[str, Any],
+    needs: Collection[Need],
+    state: StateFunction | None = None,
+) -> Transitions:
+    """The real transitions of a batch, with what counts as state for observations.
+
+    1. Replayed batches (DQN, SAC) hold transitions, and their next observations.
+    2. On-policy batches hold, after the steps of each episode chunk, one phantom row with the
+       chunk's last observation and `loss_mask` False. So the row after a transition holds its next
+       observation, and the number of phantoms before a row tells its chunk from others.
+    3. Batches of recurrent modules are `[B, T]`, chunks cut into rows of T and the last of them
+       padded behind its phantom: read row by row they are as under 2.
+    """
+    obs = _state_of(module_id, batch[Columns.OBS], state)
+    mask, following = batch.get(Columns.LOSS_MASK), batch.get(Columns.NEXT_OBS)
+    check_finite(module_id, obs)
+    if following is not None and Need.NEXT_OBS in needs:
+        following = _state_of(module_id, following, state)
+    given: dict[str, Tensor] = {}
+    if mask is None:
+        given["obs"] = obs
+        if Need.NEXT_OBS in needs:
+            assert following is not None
+            given["next_obs"] = following
+        if Need.ACTIONS in needs:
+            given["actions"] = batch[Columns.ACTIONS]
+        return Transitions(**given)
+    flat, real = obs.flatten(0, mask.dim() - 1), mask.flatten()
+    rows = real.nonzero().squeeze(1)
+    given["obs"] = obs[mask]
+    if Need.NEXT_OBS in needs:
+        given["next_obs"] = flat[rows + 1] if following is None else following[mask]
+    if Need.ACTIONS in needs:
+        given["actions"] = batch[Columns.ACTIONS][mask]
+    if Need.EPISODES in needs:
+        given["episodes"] = (~real).cumsum(0)[rows]
+    return Transitions(**given)
+
+
+def no_transitions(
+    obs_shape: tuple[int, ...], needs: Collection[Need], device: torch.device | str
+) -> Transitions:
+    """What a learner has of a module that is absent from its part of a batch."""
+    nothing = torch.empty((0, *obs_shape), device=device)
+    return Transitions(
+        obs=nothing,
+        next_obs=nothing if Need.NEXT_OBS in needs else None,
+        actions=torch.empty((0,), device=device) if Need.ACTIONS in needs else None,
+        episodes=torch.empty((0,), dtype=torch.int64, device=device)
+        if Need.EPISODES in needs
+        else None,
+    )
+
+
+def gather_transitions(own: Transitions, gather: Gather) -> tuple[Transitions, slice]:
+    """The transitions of all learners, and which of them are this one's."""
+    tensors = own.tensors()
+    everyone, rows = gather(tensors.pop("obs") if len(own) else None)
+    gathered = {"obs": everyone}
+    if "episodes" in tensors:
+        # Numbers of their own for each learner's episodes: those of its rows.
+        numbers = torch.unique(tensors["episodes"], return_inverse=True)[1]
+        tensors["episodes"] = numbers + rows.start
+    for name, tensor in tensors.items():
+        gathered[name], _ = gather(tensor if len(own) else None)
+    return Transitions(**gathered), rows
+
+
+def check_finite(module_id: str, obs: Any) -> None:
+    """Raise where observations hold NaN or infinity."""
+    bad = count_non_finite(obs) if isinstance(obs, Tensor) else 0
+    if bad:
+        raise NonFiniteError(
+            f"{bad} of {obs.numel()} observation values of module {module_id!r} are NaN or "
+            "infinite; mend the environment or the connector that makes them"
+        )
+
+
+def count_non_finite(values: Tensor) -> int:
+    """How many values are NaN or infinite."""
+    if not values.is_floating_point():
+        return 0
+    finite = torch.isfinite(values)
+    return 0 if bool(finite.all()) else int((~finite).sum())
