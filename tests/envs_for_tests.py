@@ -61,11 +61,27 @@ class ConstantReward(gym.Env):
         return self.position.copy()
 
 
+class ContinuousReward(ConstantReward):
+    action_space = gym.spaces.Box(-1, 1, (1,), np.float32)
+
+
 class DictObservations(ConstantReward):
-    observation_space = gym.spaces.Dict({"a": gym.spaces.Box(-1, 1, (2,), np.float32)})
+    """The place twice, as a position and as noise around it that is larger than all distances."""
+
+    observation_space = gym.spaces.Dict(
+        {
+            "noise": gym.spaces.Box(-np.inf, np.inf, (2,), np.float32),
+            "place": gym.spaces.Box(-np.inf, np.inf, (3,), np.float32),
+        }
+    )
 
     def _observe(self):
-        return {"a": np.zeros(2, np.float32)}
+        noise = 1000 * self.np_random.normal(size=2).astype(np.float32)
+        return {"noise": noise, "place": self.position.copy()}
+
+
+class ContinuousDictObservations(DictObservations):
+    action_space = ContinuousReward.action_space
 
 
 class Countdown(ConstantReward):
@@ -75,6 +91,19 @@ class Countdown(ConstantReward):
 
     def _observe(self) -> np.ndarray:
         return np.full((6, 6, 1), self.steps, np.uint8)
+
+
+class Noise(ConstantReward):
+    """Small images of which no two are alike."""
+
+    observation_space = gym.spaces.Box(0, 255, (6, 6, 1), np.uint8)
+
+    def _observe(self) -> np.ndarray:
+        return self.np_random.integers(0, 256, (6, 6, 1), dtype=np.uint8)
+
+
+class ContinuousNoise(Noise):
+    action_space = ContinuousReward.action_space
 
 
 class RandomFrames(ConstantReward):
@@ -111,6 +140,10 @@ class TwoAgents(MultiAgentEnv):
     def _observe(self, all_of_them: bool = False):
         acting = self.agents if all_of_them or self.steps % 2 == 0 else ["often"]
         return {agent: self.random.normal(size=2).astype(np.float32) for agent in acting}
+
+
+class TwoContinuousAgents(TwoAgents):
+    action_spaces = dict.fromkeys(TwoAgents.possible_agents, ContinuousReward.action_space)
 
 
 class ActionReward(gym.Env):

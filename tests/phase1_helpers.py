@@ -6,7 +6,7 @@ import torch
 from envs_for_tests import TwoAgents
 from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.core import DEFAULT_MODULE_ID
-from small_ppo import small_ppo
+from small_algorithms import small_ppo
 
 WARMUP = 300
 

@@ -11,7 +11,13 @@ from rllib_rise.envs.maze_structure import MazeStructure, generate_maze
 
 ATARI_ID = "rise/Atari-v0"
 MAZE_ID = "rise/Maze-v0"
-IDS = {MAZE_ID: "rllib_rise.envs.maze:Maze", ATARI_ID: "rllib_rise.envs.atari:Atari"}
+MOUNTAIN_CAR_IDS = ("rise/MountainCar-v0", "rise/MountainCarContinuous-v0")
+IDS = {
+    MAZE_ID: "rllib_rise.envs.maze:Maze",
+    ATARI_ID: "rllib_rise.envs.atari:Atari",
+    MOUNTAIN_CAR_IDS[0]: "rllib_rise.envs.mountain_car:MountainCar",
+    MOUNTAIN_CAR_IDS[1]: "rllib_rise.envs.mountain_car:MountainCarContinuous",
+}
 """Every Gymnasium id of this package, with its entry point."""
 VECTOR_ENTRY_POINTS = {ATARI_ID: "rllib_rise.envs.atari:AtariVector"}
 """Those that have a vector environment of their own."""
@@ -20,6 +26,7 @@ __all__ = [
     "ATARI_ID",
     "IDS",
     "MAZE_ID",
+    "MOUNTAIN_CAR_IDS",
     "VECTOR_ENTRY_POINTS",
     "ExplorationStatistics",
     "Maze",

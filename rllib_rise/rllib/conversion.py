@@ -29,6 +29,10 @@ def with_rise(config: AlgorithmConfig, **settings: Any) -> Any:
     """
     if isinstance(config, IntrinsicConfigMixin):
         return config.copy(copy_frozen=False).intrinsic(**settings)  # type: ignore[attr-defined]
+    if not isinstance(config, AlgorithmConfig):
+        raise ConfigError(
+            f"with_rise takes a config of RLlib's, as PPOConfig() gives it, not a {type(config)}"
+        )
     ours = _class_for(config)()
     given = vars(config.copy(copy_frozen=False))
     vars(ours).update({name: value for name, value in given.items() if name not in _OWN})
@@ -41,7 +45,9 @@ def _class_for(config: AlgorithmConfig) -> type[Any]:
     for ours in classes:
         if type(config) is type(ours.plain_algo_class.get_default_config()):
             return ours
-    for ours in classes:
+    # Of RLlib's own there are offline algorithms that derive from online ones.
+    theirs = type(config).__module__.startswith("ray.rllib.")
+    for ours in () if theirs else classes:
         if isinstance(config, type(ours.plain_algo_class.get_default_config())):
             raise ConfigError(
                 f"{type(config).__name__} is a config of your own: derive it, and its algorithm "

@@ -5,11 +5,13 @@ from __future__ import annotations
 from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.algorithms.dqn import DQN, DQNConfig
 from ray.rllib.algorithms.dqn.torch.dqn_torch_learner import DQNTorchLearner
+from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 
 from rllib_rise.bonuses import Need
 from rllib_rise.rllib.algorithm import IntrinsicAlgorithmMixin
 from rllib_rise.rllib.config import IntrinsicConfigMixin
 from rllib_rise.rllib.learner import IntrinsicLearnerMixin
+from rllib_rise.rllib.modules import DQNModule
 
 
 class RISEDQNTorchLearner(IntrinsicLearnerMixin, DQNTorchLearner):
@@ -25,6 +27,10 @@ class RISEDQNConfig(IntrinsicConfigMixin, DQNConfig):
 
     def __init__(self, algo_class: type[Algorithm] | None = None) -> None:
         super().__init__(algo_class=algo_class or RISEDQN)
+
+    def get_default_rl_module_spec(self) -> RLModuleSpec:
+        """RLlib's default networks, which here take images as bytes too."""
+        return RLModuleSpec(module_class=DQNModule)
 
 
 class RISEDQN(IntrinsicAlgorithmMixin, DQN):

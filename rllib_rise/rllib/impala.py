@@ -5,11 +5,13 @@ from __future__ import annotations
 from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.algorithms.impala import IMPALA, IMPALAConfig
 from ray.rllib.algorithms.impala.torch.impala_torch_learner import IMPALATorchLearner
+from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 
 from rllib_rise.bonuses import Need
 from rllib_rise.rllib.algorithm import IntrinsicAlgorithmMixin
 from rllib_rise.rllib.config import IntrinsicConfigMixin
 from rllib_rise.rllib.learner import IntrinsicLearnerMixin
+from rllib_rise.rllib.modules import PPOModule
 
 
 class RISEIMPALATorchLearner(IntrinsicLearnerMixin, IMPALATorchLearner):
@@ -26,6 +28,10 @@ class RISEIMPALAConfig(IntrinsicConfigMixin, IMPALAConfig):
 
     def __init__(self, algo_class: type[Algorithm] | None = None) -> None:
         super().__init__(algo_class=algo_class or RISEIMPALA)
+
+    def get_default_rl_module_spec(self) -> RLModuleSpec:
+        """RLlib's default networks, which here take images as bytes too."""
+        return RLModuleSpec(module_class=PPOModule)
 
 
 class RISEIMPALA(IntrinsicAlgorithmMixin, IMPALA):

@@ -1,15 +1,20 @@
-"""Policy and value networks for PPO: RLlib's own, and those of the paper. Both take bytes."""
+"""The algorithms' networks: RLlib's own, and the paper's for PPO. All take images as bytes."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, TypeVar, cast
 
 import gymnasium as gym
 import torch
+from ray.rllib.algorithms.appo.torch.default_appo_torch_rl_module import DefaultAPPOTorchRLModule
+from ray.rllib.algorithms.dqn.torch.default_dqn_torch_rl_module import DefaultDQNTorchRLModule
 from ray.rllib.algorithms.ppo.torch.default_ppo_torch_rl_module import DefaultPPOTorchRLModule
+from ray.rllib.algorithms.sac.torch.default_sac_torch_rl_module import DefaultSACTorchRLModule
 from ray.rllib.core.columns import Columns
+from ray.rllib.core.models.torch.encoder import TorchCNNEncoder, TorchMLPEncoder
 from ray.rllib.core.rl_module.apis import InferenceOnlyAPI, ValueFunctionAPI
 from ray.rllib.core.rl_module.torch import TorchRLModule
 from torch import Tensor, nn
@@ -24,12 +29,13 @@ _DENSE = 512
 _HIDDEN = 64
 # Convolutions over a part of a large batch stay in the CPU's cache; measured faster than one piece.
 _IMAGES_PER_CHUNK = 128
+_IMAGE_DIMENSIONS = 4
 _OPTIONS = ("vf_share_layers",)
 _Layer = TypeVar("_Layer", nn.Linear, nn.Conv2d)
 
 
-class PPOModule(DefaultPPOTorchRLModule):
-    """RLlib's default networks, which here take images as bytes and with channels first too.
+class _TakesImages:
+    """Lets RLlib's default networks take images as bytes, and with channels first.
 
     Bytes are cast to [0, 1] on the device: RLlib's convolutions refuse them, and floats take four
     times the memory on every way.
@@ -40,27 +46,33 @@ class PPOModule(DefaultPPOTorchRLModule):
     ) -> None:
         # RLlib plans its convolutions from the space, and takes the last dimension for channels.
         planned = _channels_last(observation_space)
-        super().__init__(*args, observation_space=planned, **kwargs)
         self._channels_first = planned is not observation_space
+        super().__init__(*args, observation_space=planned, **kwargs)  # type: ignore[call-arg]
         self.observation_space = observation_space
 
-    def _forward(self, batch: Mapping[str, Any], **kwargs: Any) -> dict[str, Any]:
-        return super()._forward(self._prepared(batch), **kwargs)
+    def setup(self) -> None:
+        """Build the networks; first layers, also of copies made of them, prepare their inputs."""
+        super().setup()  # type: ignore[misc]
+        prepare = partial(_prepare_images, channels_first=self._channels_first)
+        for module in self.modules():  # type: ignore[attr-defined]
+            if isinstance(module, (TorchCNNEncoder, TorchMLPEncoder)):
+                module.register_forward_pre_hook(prepare)
 
-    def _forward_train(self, batch: Mapping[str, Any], **kwargs: Any) -> dict[str, Any]:
-        return super()._forward_train(self._prepared(batch), **kwargs)
 
-    def compute_values(self, batch: Mapping[str, Any], embeddings: Any = None) -> Tensor:
-        """The critic's values."""
-        if embeddings is None:
-            batch = self._prepared(batch)
-        return super().compute_values(batch, embeddings)
+class PPOModule(_TakesImages, DefaultPPOTorchRLModule):
+    """The networks of PPO and IMPALA."""
 
-    def _prepared(self, batch: Mapping[str, Any]) -> dict[str, Any]:
-        obs = batch[Columns.OBS]
-        if self._channels_first:
-            obs = obs.movedim(-3, -1)
-        return {**batch, Columns.OBS: as_float(obs)}
+
+class APPOModule(_TakesImages, DefaultAPPOTorchRLModule):
+    """The networks of APPO."""
+
+
+class DQNModule(_TakesImages, DefaultDQNTorchRLModule):
+    """The networks of DQN."""
+
+
+class SACModule(_TakesImages, DefaultSACTorchRLModule):
+    """The networks of SAC."""
 
 
 class PaperPPOModule(TorchRLModule, ValueFunctionAPI, InferenceOnlyAPI):
@@ -137,6 +149,17 @@ class PaperPPOModule(TorchRLModule, ValueFunctionAPI, InferenceOnlyAPI):
         if obs.device.type != "cpu":
             return network(_packed(obs))
         return torch.cat([network(_packed(chunk)) for chunk in obs.split(_IMAGES_PER_CHUNK)])
+
+
+def _prepare_images(
+    encoder: nn.Module, inputs: tuple[dict[str, Any]], channels_first: bool
+) -> tuple[dict[str, Any]]:
+    batch = inputs[0]
+    obs = batch[Columns.OBS]
+    # Of SAC's two streams, actions are one.
+    if channels_first and obs.dim() >= _IMAGE_DIMENSIONS:
+        obs = obs.movedim(-3, -1)
+    return ({**batch, Columns.OBS: as_float(obs)},)
 
 
 def _packed(images: Tensor) -> Tensor:

@@ -109,9 +109,9 @@ def no_transitions(
 
 def gather_transitions(own: Transitions, gather: Gather) -> tuple[Transitions, slice]:
     """The transitions of all learners, and which of them are this one's."""
-    tensors = own.tensors()
-    everyone, rows = gather(tensors.pop("obs") if len(own) else None)
-    gathered = {"obs": everyone}
+    tensors, gathered = own.tensors(), dict[str, Tensor]()
+    obs = tensors.pop("obs")
+    gathered["obs"], rows = gather(obs if len(own) else None)
     if "episodes" in tensors:
         # Numbers of their own for each learner's episodes: those of its rows.
         numbers = torch.unique(tensors["episodes"], return_inverse=True)[1]

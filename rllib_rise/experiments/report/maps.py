@@ -36,7 +36,9 @@ class VisitMap:
         color: The colour of the label.
         visits: Visits per cell [size, size], possibly a mean over seeds.
         reachable: Cells that can be visited at all [size, size].
-        walls: Ends (x, y) of the walls between cells [walls, 2, 2], or None if unknown.
+        walls: Ends (x, y) of a maze's walls between cells [walls, 2, 2]. A maze has its start at
+            the top left and its goal at the bottom right.
+        axes: What columns and rows are, where it is known.
     """
 
     label: str
@@ -45,6 +47,7 @@ class VisitMap:
     visits: NDArray[Any]
     reachable: NDArray[np.bool_]
     walls: NDArray[Any] | None = None
+    axes: tuple[str, str] | None = None
 
 
 def draw_visits(name: str, maps: Sequence[VisitMap]) -> str:
@@ -73,8 +76,7 @@ def draw_visits(name: str, maps: Sequence[VisitMap]) -> str:
         bar.ax.yaxis.set_major_locator(LogLocator(10, subs=(1, 3)))
         bar.ax.yaxis.set_minor_locator(NullLocator())
         bar.ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
-        walled_off = any(not m.reachable.all() for m in maps)
-        figure.legend(handles=_legend(walled_off), loc="outside lower left", ncols=4)
+        figure.legend(handles=_legend(maps), loc="outside lower left", ncols=4)
         return as_svg(figure, name, "Visits per cell: " + ", ".join(m.label for m in maps))
 
 
@@ -102,24 +104,32 @@ def _draw_map(axes: Axes, visit_map: VisitMap, scale: dict[str, Any]) -> None:
         axes.add_collection(
             LineCollection(list(visit_map.walls), colors=INK, linewidths=0.8, zorder=2)
         )
-    for marker, size, x, y in (("o", 7, 0, 0), ("*", 11, columns - 1, rows - 1)):
-        axes.plot(x, y, marker, ms=size, mfc="white", mec="black", mew=1.2, zorder=4, clip_on=False)
+        ends: Any = {"mfc": "white", "mec": "black", "mew": 1.2, "zorder": 4, "clip_on": False}
+        axes.plot(0, 0, "o", ms=7, **ends)
+        axes.plot(columns - 1, rows - 1, "*", ms=11, **ends)
     axes.set_xticks([])
     axes.set_yticks([])
     axes.grid(False)
     for spine in axes.spines.values():
         spine.set(visible=True, color=INK, linewidth=0.8)
     axes.set_title(visit_map.label, loc="left", color=visit_map.color, fontweight="bold")
-    axes.set_xlabel(visit_map.note, loc="left")
+    note = visit_map.note
+    if visit_map.axes is not None:
+        across, up = visit_map.axes
+        note = f"{across} \N{RIGHTWARDS ARROW}\n{note}"
+        axes.set_ylabel(f"{up} \N{RIGHTWARDS ARROW}")
+    axes.set_xlabel(note, loc="left")
 
 
-def _legend(walled_off: bool) -> list[Any]:
+def _legend(maps: Sequence[VisitMap]) -> list[Any]:
     marker: dict[str, Any] = {"linestyle": "none", "mfc": "white", "mec": "black"}
-    legend: list[Any] = [
-        Line2D([], [], marker="o", markersize=7, label="start", **marker),
-        Line2D([], [], marker="*", markersize=11, label="goal", **marker),
-        Patch(**_UNVISITED, label="never visited"),
-    ]
-    if walled_off:
+    legend: list[Any] = [Patch(**_UNVISITED, label="never visited")]
+    if any(visit_map.walls is not None for visit_map in maps):
+        legend = [
+            Line2D([], [], marker="o", markersize=7, label="start", **marker),
+            Line2D([], [], marker="*", markersize=11, label="goal", **marker),
+            *legend,
+        ]
+    if any(not visit_map.reachable.all() for visit_map in maps):
         legend.append(Patch(facecolor=_UNREACHABLE, label="cannot be reached"))
     return legend

@@ -34,8 +34,8 @@ def visit_panel(runs: Sequence[Run], colors: Mapping[str, str]) -> list[Panel]:
         note = f"coverage {_coverage(visits, reachable):.2f}"
         if len(group) > 1:
             note += f" (seed {run.seed})"
-        walls = _walls(run.env)
-        maps.append(VisitMap(label, note, colors[label], visits, reachable, walls))
+        plan: Any = {"walls": _walls(run.env), "axes": _axes(run.env)}
+        maps.append(VisitMap(label, note, colors[label], visits, reachable, **plan))
         data += [
             {"label": label, "row": r, "column": c, "visits": visits[r, c], "reachable": int(free)}
             for (r, c), free in np.ndenumerate(reachable)
@@ -76,6 +76,13 @@ def first_goal_panel(
 
 def _coverage(counts: NDArray[Any], reachable: NDArray[np.bool_]) -> float:
     return float((counts > 0)[reachable].mean())
+
+
+def _axes(env: dict[str, Any]) -> tuple[str, str] | None:
+    """What columns and rows mean in the environments that are no mazes."""
+    from rllib_rise.envs import MOUNTAIN_CAR_IDS, mountain_car
+
+    return mountain_car.AXES if env.get("id") in MOUNTAIN_CAR_IDS else None
 
 
 def _walls(env: dict[str, Any]) -> NDArray[Any] | None:
