@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
-from typing import get_args
+from typing import get_args, get_origin
 
 from rllib_rise.bonuses import RISE
 
@@ -16,7 +17,7 @@ def table() -> str:
     """The settings of RISE as a Markdown table."""
     lines = ["| setting | default | values | meaning |", "|---|---|---|---|"]
     for name, field in RISE.Settings.model_fields.items():
-        choices = [c for part in get_args(field.annotation) for c in get_args(part) or [part]]
+        choices = [c for part in get_args(field.annotation) for c in _choices(part)]
         values = ", ".join(map(_choice, choices)) if choices else _bounds(field)
         lines.append(f"| `{name}` | `{field.default}` | {values} | {field.description} |")
     return "\n".join(lines) + "\n"
@@ -27,9 +28,18 @@ def page() -> str:
     return _MARKERS.sub(lambda match: match[1] + table() + match[2], PAGE.read_text())
 
 
+def _choices(part) -> tuple:
+    """The values of a `Literal`; of anything else, what it is."""
+    names = {list: "list", Callable: "function"}
+    origin = get_origin(part)
+    return (names[origin],) if origin in names else get_args(part) or (part,)
+
+
 def _choice(choice) -> str:
     if choice is type(None):
         return "none"
+    if choice in ("list", "function"):
+        return choice
     return choice.__name__ if isinstance(choice, type) else f"`{choice}`"
 
 

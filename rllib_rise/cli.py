@@ -63,7 +63,7 @@ def train(
     method = experiment.method.replace(":", ".")
     directory = out or Path("runs") / f"{config.stem}-{method}-seed{experiment.seed}"
     title = f"{config.stem}: {experiment.algorithm} + {experiment.method}, seed {experiment.seed}"
-    cpus = session.needed_cpus(experiment.rllib)
+    cpus = session.needed_cpus(experiment)
     with (
         session.ray_session(cpus=cpus, address=address),
         display.RunDisplay(title, experiment.stop.env_steps, console) as shown,
@@ -129,7 +129,7 @@ def compare(
     for name in names:
         schema.check(experiment.with_method(name, experiment.seed))
     directory = out or Path("runs") / f"compare-{config.stem}"
-    cpus = session.needed_cpus(experiment.rllib)
+    cpus = session.needed_cpus(experiment)
     with (
         session.ray_session(cpus=cpus),
         display.CompareDisplay(console) as shown,

@@ -41,7 +41,7 @@ class Counts:
         found = additions(batch[Columns.REWARDS])
         mask = batch.get(Columns.LOSS_MASK, torch.ones_like(found, dtype=torch.bool))
         real, other = found[mask], found[~mask]
-        figures = {"rows": (len(real), "sum"), "fewest": (real.min(), "min")}
+        figures = {"rows": (len(real), "max"), "fewest": (real.min(), "min")}
         figures |= {"most": (real.max(), "max")}
         figures["elsewhere"] = (other.max() if len(other) else 0, "max")
         for name, (value, reduce) in figures.items():

@@ -50,6 +50,8 @@ def small(
         # Learners tell their figures, and give their weights, at every so many updates.
         config.training(broadcast_interval=1)
         config.learners(num_aggregator_actors_per_learner=aggregators)
+        if runners:  # time for them to send something
+            config.reporting(min_time_s_per_iteration=0.3)
     if algorithm in OFF_POLICY:
         config.env_runners(rollout_fragment_length=8)
         config.training(

@@ -6,6 +6,7 @@ The test adds one line to it.
 import gymnasium as gym
 import numpy as np
 import torch
+from ray import tune
 from ray.rllib.algorithms.ppo import PPOConfig
 from ray.rllib.callbacks.callbacks import RLlibCallback
 from ray.rllib.connectors.env_to_module import MeanStdFilter
@@ -46,9 +47,10 @@ def make(env_config):
     return Steps(gym.make("CartPole-v1"))
 
 
+tune.register_env("cart", make)
 config = (
     PPOConfig()
-    .environment(make)
+    .environment("cart")
     .env_runners(
         num_env_runners=1,
         env_to_module_connector=lambda env, spaces, device: MeanStdFilter(),

@@ -96,7 +96,7 @@ def compare(
     all_seeds = list(range(experiment.seed, experiment.seed + seeds))
     _open(experiment, out, methods, all_seeds, resume=resume)
     todo = entries(out, methods, all_seeds)
-    per_run = needed_cpus(experiment.rllib)
+    per_run = needed_cpus(experiment)
     cores = int(ray.cluster_resources().get("CPU", 1))
     limit = max_concurrent or max(1, cores // per_run)
     failures = _run_all(experiments, todo, out / CACHE_FOLDER, limit, on_progress)

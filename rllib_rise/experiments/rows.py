@@ -25,7 +25,10 @@ _ENV_METRICS = {
     "episode_len_mean": EPISODE_LEN_MEAN,
     "episodes": NUM_EPISODES,
 }
-_LEARNER_METRICS = ("policy_loss", "vf_loss", "entropy", "mean_kl_loss")
+_LEARNER_METRICS = (
+    *("policy_loss", "vf_loss", "entropy", "mean_kl_loss"),  # PPO and APPO; SAC has the first
+    *("pi_loss", "qf_loss", "qf_mean"),  # IMPALA; DQN and SAC
+)
 
 
 def lifetime_steps(result: dict[str, Any]) -> int:
@@ -65,5 +68,6 @@ def row_figures(result: dict[str, Any], prefixes: tuple[str, ...]) -> Row:
         prefix = "" if len(learners) == 1 else f"{module_id}/"
         for name, value in values.items():
             if name.startswith(prefixes) or name in _LEARNER_METRICS:
-                figures[prefix + name] = value
+                # NaN where there was no update in this iteration, or none was told of.
+                figures[prefix + name] = None if math.isnan(value) else value
     return {name: float(value) for name, value in figures.items() if value is not None}

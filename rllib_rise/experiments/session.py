@@ -9,6 +9,8 @@ from collections.abc import Iterator
 
 import ray
 
+from rllib_rise.experiments.schema import Experiment, new_config
+
 
 def silence_rllib() -> None:
     """Keep RLlib from greeting every algorithm with warnings about its own API stack."""
@@ -43,10 +45,13 @@ def ray_session(*, cpus: int | None = None, address: str | None = None) -> Itera
         ray.shutdown()
 
 
-def needed_cpus(rllib: dict[str, object]) -> int:
-    """CPUs that a run takes: its own process, its env runners and its learners."""
-    total = 1
-    for key in ("num_env_runners", "num_learners"):
-        value = rllib.get(key, 0)
-        total += value if isinstance(value, int) else 0
-    return total
+def needed_cpus(experiment: Experiment) -> int:
+    """CPUs that a run takes: its own process, env runners, learners and their aggregators."""
+    defaults = new_config(experiment.algorithm)
+
+    def number(key: str) -> int:
+        value = experiment.rllib.get(key, getattr(defaults, key))
+        return value if isinstance(value, int) else 0
+
+    learners, aggregators = number("num_learners"), number("num_aggregator_actors_per_learner")
+    return 1 + number("num_env_runners") + learners + aggregators * max(1, learners)

@@ -93,7 +93,7 @@ def test_k_must_be_below_the_batch(name: str):
 
 @pytest.mark.parametrize("n_step", [3, (1, 5)])
 def test_n_step_returns_want_to_be_asked_for(n_step):
-    config = small("DQN").training(n_step=n_step)
+    config = small("DQN").training(n_step=n_step).env_runners(rollout_fragment_length="auto")
     with pytest.raises(ConfigError, match="n_step_scaling"):
         config.validate()
     config.rise(n_step_scaling=True).validate()
