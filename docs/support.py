@@ -48,6 +48,8 @@ def outcomes(report: Path) -> dict[tuple[str, str], str]:
     for case in ElementTree.parse(report).iter("testcase"):
         cell = _CELL.match(case.attrib["name"])
         if cell and cell[1] in _OUTCOMES:
+            if any(part.tag in ("skipped", "failure", "error") for part in case):
+                sys.exit(f"the table stays as it is: {case.attrib['name']} did not pass")
             found[cell[2] or FOR_ALL[cell[1]], cell[3]] = _OUTCOMES[cell[1]]
     return found
 

@@ -17,6 +17,10 @@ def place(obs: dict[str, Tensor]) -> Tensor:
     return obs["place"]
 
 
+def first_two(obs: Tensor) -> Tensor:
+    return obs[:, :2]
+
+
 def _flat(batch: dict[str, Any]) -> dict[str, Any]:
     return {
         key: torch.cat([value[name] for name in sorted(value)], dim=-1)

@@ -32,7 +32,7 @@ def small(
         .get_default_config()
         .environment(default if env is None else env, env_config=env_config)
         .env_runners(num_env_runners=runners, num_envs_per_env_runner=2)
-        .learners(num_learners=learners)
+        .learners(num_learners=learners, num_aggregator_actors_per_learner=aggregators)
         .training(train_batch_size_per_learner=batch)
         .rl_module(model_config={"fcnet_hiddens": [16]})
         .reporting(
@@ -49,7 +49,6 @@ def small(
         config.env_runners(rollout_fragment_length=16)
         # Learners tell their figures, and give their weights, at every so many updates.
         config.training(broadcast_interval=1)
-        config.learners(num_aggregator_actors_per_learner=aggregators)
         if runners:  # time for them to send something
             config.reporting(min_time_s_per_iteration=0.3)
     if algorithm in OFF_POLICY:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from connectors_for_tests import Shift, shifted
-from dict_modules import MODULES, place
+from dict_modules import MODULES, first_two, place
 from envs_for_tests import (
     ContinuousDictObservations,
     ContinuousNoise,
@@ -41,8 +41,7 @@ class Case:
         name: What it says in the table.
         make: From an algorithm's name to its config.
         refused: Algorithms for which our config refuses it, and words of the error.
-        absent: Algorithms of which RLlib has no such thing. With words of RLlib's own error,
-            unless it has none.
+        absent: Algorithms of which RLlib has no such thing, and words of RLlib's own error.
         modules: Those that get a bonus.
         plain: Modules that are trained without one.
         episode_return: The extrinsic one, where it is not the usual.
@@ -54,7 +53,7 @@ class Case:
     name: str
     make: Callable[[str], Any]
     refused: Mapping[str, str] = field(default_factory=dict)
-    absent: Mapping[str, str | None] = field(default_factory=dict)
+    absent: Mapping[str, str] = field(default_factory=dict)
     modules: tuple[str, ...] = ("default_policy",)
     plain: tuple[str, ...] = ()
     episode_return: float = 20.0
@@ -134,7 +133,7 @@ _no_replay = dict.fromkeys(("PPO", "APPO", "IMPALA"), "unexpected keyword argume
 _no_order = dict.fromkeys(OFF_POLICY, "the order of transitions within episodes")
 _no_policy = dict.fromkeys(OFF_POLICY, "the distributions that actions were drawn from")
 _own_pace = dict.fromkeys(ASYNCHRONOUS, "num_learners=2")
-_synchronous = dict.fromkeys(sorted({*NAMES} - {*ASYNCHRONOUS}))
+_synchronous = dict.fromkeys(sorted({*NAMES} - {*ASYNCHRONOUS}), "APPO and IMPALA only")
 
 CASES = (
     Case("one process: no actors", small, slow=False),
@@ -143,7 +142,7 @@ CASES = (
         lambda name: small(name, runners=2, learners=1),
         restored=True,
     ),
-    Case("2 learners (DDP), 2 env runners", lambda name: small(name, runners=2, learners=2)),
+    Case("2 learners (DDP), 1 env runner", lambda name: small(name, runners=1, learners=2)),
     Case(
         "2 learners with `standardize` and `clock: updates`",
         lambda name: small(name, learners=2).rise(standardize=True, clock="updates", kappa=0.1),
@@ -157,9 +156,21 @@ CASES = (
         counted=False,
     ),
     Case(
-        "aggregator actors, 2 env runners",
-        lambda name: small(name, runners=2, learners=1, aggregators=1),
-        absent=_synchronous,
+        "an aggregator actor, 1 learner, 1 env runner",
+        lambda name: small(name, runners=1, learners=1, aggregators=1),
+        refused=_synchronous,
+    ),
+    Case(
+        "an aggregator actor, several modules",
+        lambda name: _two_agents(name, {"often", "seldom"}, learners=1, aggregators=1),
+        refused=_synchronous,
+        modules=("often", "seldom"),
+        episode_return=30.0,
+    ),
+    Case(
+        "an aggregator actor, recurrent modules",
+        lambda name: _lstm(name, learners=1, aggregators=1),
+        refused=_synchronous,
     ),
     Case(
         "several modules",
@@ -201,6 +212,11 @@ CASES = (
     Case(
         "recurrent modules, 2 learners",
         lambda name: _lstm(name, learners=2),
+        absent={"SAC": "shapes"},
+    ),
+    Case(
+        "recurrent modules with a function for the state",
+        lambda name: _lstm(name).rise(state=first_two),
         absent={"SAC": "shapes"},
     ),
     Case("uniform replay", _uniform_replay, absent=_no_replay),

@@ -127,7 +127,10 @@ class BonusSettings(BaseModel):
 
     @field_serializer("state")
     def _name_state(self, value: Any) -> str | None:
-        return None if value is None else f"{value.__module__}:{value.__qualname__}"
+        if value is None:
+            return None
+        name = getattr(value, "__qualname__", None)
+        return repr(value) if name is None else f"{value.__module__}:{name}"
 
     def needs(self) -> frozenset[Need]:
         """What the algorithm must supply for these settings, whatever the method."""

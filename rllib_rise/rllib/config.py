@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from ray import tune
 from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.core import DEFAULT_MODULE_ID
+from ray.rllib.core.rl_module.rl_module import RLModule, RLModuleSpec
 from ray.rllib.utils import force_list
 
 from rllib_rise.bonuses import Bonus, BonusSettings, Need, parse_settings, resolve_bonus
@@ -33,6 +35,8 @@ class IntrinsicConfigMixin:
     plain_algo_class: ClassVar[type[Algorithm]]
     #: Our learner for this algorithm.
     intrinsic_learner_class: ClassVar[type[IntrinsicLearnerMixin]]
+    #: RLlib's default networks for it, which here take images as bytes too.
+    module_class: ClassVar[type[RLModule]]
     #: What the algorithm's batches can give a bonus.
     supplies: ClassVar[frozenset[Need]]
     #: Whether each learner has batches of its own, at its own pace.
@@ -122,13 +126,17 @@ class IntrinsicConfigMixin:
                 f"{type(self).__name__} cannot give it"
             )
         self._check_learners(needs, settings)
-        self._check_n_step(settings)
+        self._check_n_step(needs, settings)
         self._check_modules(settings)
-        bonus_class.check_batch(
-            settings,
-            batch_size=self.total_train_batch_size,  # type: ignore[attr-defined]
-            chunk_size=self._chunk_size(),
-        )
+        if self.in_evaluation:  # type: ignore[attr-defined]
+            return  # where nothing is learned, and fragments are of one step
+        if self.asynchronous:
+            batch_size = self.train_batch_size_per_learner  # type: ignore[attr-defined]
+        else:
+            batch_size = self.total_train_batch_size  # type: ignore[attr-defined]
+        # Steps of one environment that come in one piece.
+        chunk_size = min(batch_size, self.get_rollout_fragment_length())  # type: ignore[attr-defined]
+        bonus_class.check_batch(settings, batch_size=batch_size, chunk_size=chunk_size)
 
     def _serve_environment(self) -> None:
         """Log the figures that environments tell, and step those natively that can be so."""
@@ -141,6 +149,12 @@ class IntrinsicConfigMixin:
 
     def _check_learners(self, needs: frozenset[Need], settings: BonusSettings) -> None:
         """Refuse what learners that go their own ways cannot keep in common."""
+        aggregators = self.num_aggregator_actors_per_learner  # type: ignore[attr-defined]
+        if aggregators and not self.asynchronous:
+            raise ConfigError(
+                f"num_aggregator_actors_per_learner={aggregators}: RLlib has aggregator actors for "
+                "APPO and IMPALA only; set it to 0"
+            )
         if self.num_learners < 2 or not self.asynchronous:  # type: ignore[attr-defined]
             return
         shared = [need.value for need in (Need.LEARNING, Need.RUNNING) if need in needs]
@@ -149,7 +163,8 @@ class IntrinsicConfigMixin:
         if shared:
             raise ConfigError(
                 f"num_learners={self.num_learners}: the learners of {type(self).__name__} update "  # type: ignore[attr-defined]
-                f"asynchronously, and would not agree on {' and '.join(shared)}; set it to 0 or 1"
+                f"asynchronously, and would not agree on {' and '.join(shared)}; set num_learners "
+                "to 0 or 1, or do without"
             )
 
     def _check_modules(self, settings: BonusSettings) -> None:
@@ -160,22 +175,33 @@ class IntrinsicConfigMixin:
         unknown = sorted(set(settings.modules) - known)
         if unknown or not settings.modules:
             raise ConfigError(f"intrinsic.modules={settings.modules}: choose among {sorted(known)}")
+        trained = self.policies_to_train  # type: ignore[attr-defined]
+        if isinstance(trained, Collection) and (idle := {*settings.modules} - {*trained}):
+            raise ConfigError(
+                f"intrinsic.modules={settings.modules}: {sorted(idle)} are not trained "
+                f"(policies_to_train={sorted(trained)}), and would have no use for a bonus"
+            )
 
-    def _check_n_step(self, settings: BonusSettings) -> None:
-        """Of n steps, the batch has the first state only."""
+    def _check_n_step(self, needs: frozenset[Need], settings: BonusSettings) -> None:
+        """Of n steps, the batch has the first state and the last."""
         n_step = getattr(self, "n_step", 1)
-        if n_step != 1 and not settings.n_step_scaling:
+        if n_step in (1, (1, 1), [1, 1]):
+            return
+        if Need.NEXT_OBS in needs:
+            raise ConfigError(
+                f"n_step={n_step}: this bonus needs the next observation, and replayed batches "
+                "have the one n steps later. Set n_step=1"
+            )
+        if not settings.n_step_scaling:
             raise ConfigError(
                 f"n_step={n_step}: replayed batches do not have the states between, so their bonus "
                 "cannot be added. Set n_step=1, or intrinsic.n_step_scaling=true to give all n "
                 "steps the bonus of the first"
             )
 
-    def _chunk_size(self) -> int | None:
-        """Steps of one environment in one batch."""
-        runners = max(1, self.num_env_runners)  # type: ignore[attr-defined]
-        environments = runners * self.num_envs_per_env_runner  # type: ignore[attr-defined]
-        return max(1, self.total_train_batch_size // environments)  # type: ignore[attr-defined]
+    def get_default_rl_module_spec(self) -> RLModuleSpec:
+        """RLlib's default networks, which here take images as bytes too."""
+        return RLModuleSpec(module_class=self.module_class)
 
     def get_default_learner_class(self) -> Any:
         """Ours, or RLlib's own for the method `none`."""
@@ -203,7 +229,7 @@ class IntrinsicConfigMixin:
     def get_rl_module_spec(self, *args: Any, **kwargs: Any) -> Any:
         """RLlib's spec, refused where observations cannot be embedded."""
         spec = super().get_rl_module_spec(*args, **kwargs)  # type: ignore[misc]
-        self._check_space("default_policy", spec)
+        self._check_space(DEFAULT_MODULE_ID, spec)
         return spec
 
     def get_multi_rl_module_spec(self, *args: Any, **kwargs: Any) -> Any:

@@ -43,19 +43,22 @@ def _class_for(config: AlgorithmConfig) -> type[Any]:
     """Our class beside RLlib's; a subclass may do anything, so it is not taken for its base."""
     classes: list[Any] = [type(a.get_default_config()) for a in ALGORITHMS.values()]
     for ours in classes:
-        if type(config) is type(ours.plain_algo_class.get_default_config()):
+        plain = ours.plain_algo_class
+        if type(config) is type(plain.get_default_config()) and config.algo_class is plain:
             return ours
-    # Of RLlib's own there are offline algorithms that derive from online ones.
+    # Of RLlib's own there are algorithms that derive from others.
     theirs = type(config).__module__.startswith("ray.rllib.")
-    for ours in () if theirs else classes:
-        if isinstance(config, type(ours.plain_algo_class.get_default_config())):
+    for ours in classes:
+        plain = ours.plain_algo_class
+        related = isinstance(config, type(plain.get_default_config()))
+        if related and not (theirs and config.algo_class.__module__.startswith("ray.rllib.")):
             raise ConfigError(
-                f"{type(config).__name__} is a config of your own: derive it, and its algorithm "
-                f"and learner, from rllib_rise's {ours.__name__} and its companions"
+                f"{type(config).__name__} of {config.algo_class.__name__} is your own: derive "
+                f"config, algorithm and learner from {ours.__name__} and its companions"
             )
     names = ", ".join(ours.plain_algo_class.__name__ for ours in classes)
     raise ConfigError(
-        f"{type(config).__name__}: intrinsic rewards are for algorithms that learn online from "
-        f"rewards in RLlib's new API stack: {names}. Offline algorithms do not explore, "
-        "and others compute their rewards themselves"
+        f"{type(config).__name__}: intrinsic rewards are there for {names}. Offline algorithms do "
+        "not explore, DreamerV3 learns from rewards that it dreams, and no other has been carried "
+        "over"
     )

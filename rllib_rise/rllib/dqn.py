@@ -5,7 +5,6 @@ from __future__ import annotations
 from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.algorithms.dqn import DQN, DQNConfig
 from ray.rllib.algorithms.dqn.torch.dqn_torch_learner import DQNTorchLearner
-from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 
 from rllib_rise.bonuses import Need
 from rllib_rise.rllib.algorithm import IntrinsicAlgorithmMixin
@@ -23,14 +22,11 @@ class RISEDQNConfig(IntrinsicConfigMixin, DQNConfig):
 
     plain_algo_class = DQN
     intrinsic_learner_class = RISEDQNTorchLearner
+    module_class = DQNModule
     supplies = frozenset(Need) - {Need.EPISODES, Need.POLICY}
 
     def __init__(self, algo_class: type[Algorithm] | None = None) -> None:
         super().__init__(algo_class=algo_class or RISEDQN)
-
-    def get_default_rl_module_spec(self) -> RLModuleSpec:
-        """RLlib's default networks, which here take images as bytes too."""
-        return RLModuleSpec(module_class=DQNModule)
 
 
 class RISEDQN(IntrinsicAlgorithmMixin, DQN):

@@ -19,16 +19,14 @@ def gather_rows(
     A collective: every learner must call it, as often as the others, with any number of rows; with
     None if it has none and does not know what they would be like. At least one must know.
     """
-    if values is not None and values.dtype == torch.bool:
-        everyone, own = gather_rows(values.to(torch.uint8), device=device)
-        return everyone.bool(), own
     told: list[tuple[int, torch.dtype, tuple[int, ...]] | None] = [None] * dist.get_world_size()
     mine = None if values is None else (len(values), values.dtype, tuple(values.shape[1:]))
     dist.all_gather_object(told, mine)
     _, dtype, shape = next(one for one in told if one is not None)
     counts = [0 if one is None else one[0] for one in told]
-    # gloo wants equal shapes: shorter parts are padded, and cut again.
-    padded = torch.zeros((max(counts), *shape), dtype=dtype, device=device)
+    # gloo wants equal shapes, and no truth values: shorter parts are padded, and cut again.
+    sent = torch.uint8 if dtype == torch.bool else dtype
+    padded = torch.zeros((max(counts), *shape), dtype=sent, device=device)
     if values is not None:
         padded[: len(values)] = values
     parts = [torch.empty_like(padded) for _ in counts]
@@ -36,4 +34,4 @@ def gather_rows(
     rank = dist.get_rank()
     start = sum(counts[:rank])
     rows = torch.cat([part[:count] for part, count in zip(parts, counts, strict=True)])
-    return rows, slice(start, start + counts[rank])
+    return rows.to(dtype), slice(start, start + counts[rank])

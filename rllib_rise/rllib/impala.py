@@ -5,7 +5,6 @@ from __future__ import annotations
 from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.algorithms.impala import IMPALA, IMPALAConfig
 from ray.rllib.algorithms.impala.torch.impala_torch_learner import IMPALATorchLearner
-from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 
 from rllib_rise.bonuses import Need
 from rllib_rise.rllib.algorithm import IntrinsicAlgorithmMixin
@@ -23,15 +22,12 @@ class RISEIMPALAConfig(IntrinsicConfigMixin, IMPALAConfig):
 
     plain_algo_class = IMPALA
     intrinsic_learner_class = RISEIMPALATorchLearner
+    module_class = PPOModule
     supplies = frozenset(Need)
     asynchronous = True
 
     def __init__(self, algo_class: type[Algorithm] | None = None) -> None:
         super().__init__(algo_class=algo_class or RISEIMPALA)
-
-    def get_default_rl_module_spec(self) -> RLModuleSpec:
-        """RLlib's default networks, which here take images as bytes too."""
-        return RLModuleSpec(module_class=PPOModule)
 
 
 class RISEIMPALA(IntrinsicAlgorithmMixin, IMPALA):

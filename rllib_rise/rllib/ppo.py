@@ -5,7 +5,6 @@ from __future__ import annotations
 from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.algorithms.ppo import PPO, PPOConfig
 from ray.rllib.algorithms.ppo.torch.ppo_torch_learner import PPOTorchLearner
-from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 
 from rllib_rise.bonuses import Need
 from rllib_rise.rllib.algorithm import IntrinsicAlgorithmMixin
@@ -33,14 +32,11 @@ class RISEPPOConfig(IntrinsicConfigMixin, PPOConfig):
 
     plain_algo_class = PPO
     intrinsic_learner_class = RISEPPOTorchLearner
+    module_class = PPOModule
     supplies = frozenset(Need)
 
     def __init__(self, algo_class: type[Algorithm] | None = None) -> None:
         super().__init__(algo_class=algo_class or RISEPPO)
-
-    def get_default_rl_module_spec(self) -> RLModuleSpec:
-        """RLlib's default networks, which here take images as bytes too."""
-        return RLModuleSpec(module_class=PPOModule)
 
 
 class RISEPPO(IntrinsicAlgorithmMixin, PPO):

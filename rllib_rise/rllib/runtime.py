@@ -152,9 +152,7 @@ class IntrinsicRuntime(Checkpointable):
         transitions, rows = own, slice(None)
         if self._gather is not None and not bonus.gathers:
             transitions, rows = gather_transitions(own, self._gather)
-        with torch.no_grad():
-            r_hat = bonus.reward(transitions)
-        self._check_rewards(module_id, bonus, r_hat, len(transitions))
+        r_hat = self._reward(module_id, bonus, transitions)
         bonus.update(transitions)
         r_hat = r_hat[rows]
         weight, given = self.intrinsic_lambda, r_hat
@@ -195,6 +193,23 @@ class IntrinsicRuntime(Checkpointable):
             total[mask] += extra.to(total.dtype)
         batch[Columns.REWARDS] = total
 
+    def _reward(self, module_id: str, bonus: Bonus, transitions: Transitions) -> Tensor:
+        """The bonus, checked; an error on one learner is one on all."""
+        error = None
+        try:
+            with torch.no_grad():
+                r_hat = bonus.reward(transitions)
+            self._check_rewards(module_id, bonus, r_hat, len(transitions))
+        except Exception as found:
+            error = found
+        if self._gather is not None:
+            failed, _ = self._gather(torch.tensor([error is not None], device=self._device))
+            if error is None and bool(failed.any()):
+                error = RiseError(f"module {module_id!r}: the bonus failed on another learner")
+        if error is not None:
+            raise error
+        return r_hat
+
     def _check_rewards(self, module_id: str, bonus: Bonus, r_hat: Tensor, expected: int) -> None:
         if r_hat.shape != (expected,):
             raise ConfigError(
@@ -227,13 +242,14 @@ class IntrinsicRuntime(Checkpointable):
         Bonuses may gather rows from all learners, so these must do the same: one with nothing to
         reward goes on with no rows as long as another has some, and an error is one on all.
         """
-        transitions, error = no_transitions(bonus.obs_shape, self._needs, self._device), None
+        transitions = no_transitions(bonus.obs_shape, self._needs, self._device)
+        error: Exception | None = None
         try:
             if batch is not None:
                 transitions = select_transitions(
                     module_id, batch, self._needs, self._settings.state
                 )
-        except RiseError as found:
+        except Exception as found:
             error = found
         counts = torch.tensor([-1 if error else len(transitions)], device=self._device)
         if self._gather is not None:

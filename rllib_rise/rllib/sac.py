@@ -5,7 +5,6 @@ from __future__ import annotations
 from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.algorithms.sac import SAC, SACConfig
 from ray.rllib.algorithms.sac.torch.sac_torch_learner import SACTorchLearner
-from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 
 from rllib_rise.bonuses import Need
 from rllib_rise.rllib.algorithm import IntrinsicAlgorithmMixin
@@ -23,14 +22,11 @@ class RISESACConfig(IntrinsicConfigMixin, SACConfig):
 
     plain_algo_class = SAC
     intrinsic_learner_class = RISESACTorchLearner
+    module_class = SACModule
     supplies = frozenset(Need) - {Need.EPISODES, Need.POLICY}
 
     def __init__(self, algo_class: type[Algorithm] | None = None) -> None:
         super().__init__(algo_class=algo_class or RISESAC)
-
-    def get_default_rl_module_spec(self) -> RLModuleSpec:
-        """RLlib's default networks, which here take images as bytes too."""
-        return RLModuleSpec(module_class=SACModule)
 
 
 class RISESAC(IntrinsicAlgorithmMixin, SAC):

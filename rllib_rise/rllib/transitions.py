@@ -65,30 +65,29 @@ def select_transitions(
        observation, and the number of phantoms before a row tells its chunk from others.
     3. Batches of recurrent modules are `[B, T]`, chunks cut into rows of T and the last of them
        padded behind its phantom: read row by row they are as under 2.
+
+    The state function gets observations `[N, ...]` in each of these cases.
     """
-    obs = _state_of(module_id, batch[Columns.OBS], state)
-    mask, following = batch.get(Columns.LOSS_MASK), batch.get(Columns.NEXT_OBS)
-    check_finite(module_id, obs)
-    if following is not None and Need.NEXT_OBS in needs:
-        following = _state_of(module_id, following, state)
-    given: dict[str, Tensor] = {}
-    if mask is None:
-        given["obs"] = obs
-        if Need.NEXT_OBS in needs:
-            assert following is not None
-            given["next_obs"] = following
-        if Need.ACTIONS in needs:
-            given["actions"] = batch[Columns.ACTIONS]
-        return Transitions(**given)
-    flat, real = obs.flatten(0, mask.dim() - 1), mask.flatten()
-    rows = real.nonzero().squeeze(1)
-    given["obs"] = obs[mask]
+    mask: Any = batch.get(Columns.LOSS_MASK)
+    following = batch.get(Columns.NEXT_OBS)
+    dimensions = 1 if mask is None else mask.dim()
+
+    def states(observations: Any) -> Tensor:
+        flat = tree.map_structure(lambda leaf: leaf.flatten(0, dimensions - 1), observations)
+        found = _state_of(module_id, flat, state)
+        check_finite(module_id, found)
+        return found
+
+    obs = states(batch[Columns.OBS])
+    # Without a mask all rows are real, and nothing is copied.
+    rows: Any = slice(None) if mask is None else mask.flatten().nonzero().squeeze(1)
+    given = {"obs": obs[rows]}
     if Need.NEXT_OBS in needs:
-        given["next_obs"] = flat[rows + 1] if following is None else following[mask]
+        given["next_obs"] = obs[rows + 1] if following is None else states(following)[rows]
     if Need.ACTIONS in needs:
-        given["actions"] = batch[Columns.ACTIONS][mask]
+        given["actions"] = batch[Columns.ACTIONS].flatten(0, dimensions - 1)[rows]
     if Need.EPISODES in needs:
-        given["episodes"] = (~real).cumsum(0)[rows]
+        given["episodes"] = (~mask.flatten()).cumsum(0)[rows]
     return Transitions(**given)
 
 

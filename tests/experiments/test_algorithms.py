@@ -62,12 +62,14 @@ def test_a_run_is_trained_resumed_and_evaluated(tmp_path: Path, name: str):
     further = train(experiment(name, steps=first["env_steps"] + 200), out, resume=True)
     assert further["env_steps"] >= first["env_steps"] + 200
     assert 0 < first["coverage"] <= further["coverage"] <= 1
-    if name != "SAC":  # whose episodes take 999 steps
+    if name == "SAC":
+        assert evaluate(out, episodes=1)["length_mean"] <= 999
+    else:
         assert evaluate(out, episodes=2)["length_mean"] <= 20
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", OFF_POLICY)
+@pytest.mark.parametrize("name", ["IMPALA", "DQN", "SAC"])
 def test_methods_are_compared(tmp_path: Path, name: str):
     summary = compare(experiment(name), tmp_path / "out", methods=["none", "rise"], seeds=1)
     assert set(summary["methods"]) == {"none", "rise"}

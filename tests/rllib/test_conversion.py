@@ -8,12 +8,15 @@ import pytest
 from ray.rllib.algorithms.appo import APPOConfig
 from ray.rllib.algorithms.dqn import DQNConfig
 from ray.rllib.algorithms.impala import IMPALAConfig
-from ray.rllib.algorithms.ppo import PPOConfig
+from ray.rllib.algorithms.ppo import PPO, PPOConfig
+from ray.rllib.algorithms.ppo.torch.ppo_torch_learner import PPOTorchLearner
 from ray.rllib.algorithms.sac import SACConfig
+from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 
 import rllib_rise
 from rllib_rise import with_rise
 from rllib_rise.errors import ConfigError
+from rllib_rise.rllib.modules import PaperPPOModule
 
 PLAIN = {
     "PPO": PPOConfig,
@@ -75,20 +78,20 @@ def test_ours_stays_ours():
 
 
 @pytest.mark.parametrize(
-    "path", ["bc.bc.BCConfig", "marwil.marwil.MARWILConfig", "cql.cql.CQLConfig"]
+    "path",
+    ["bc.bc.BCConfig", "marwil.marwil.MARWILConfig", "cql.cql.CQLConfig", "tqc.tqc.TQCConfig"],
 )
 def test_other_algorithms_are_refused_with_the_reason(path: str):
     module, _, name = path.rpartition(".")
     other = getattr(importlib.import_module(f"ray.rllib.algorithms.{module}"), name)
-    with pytest.raises(ConfigError, match="learn online"):
+    with pytest.raises(ConfigError, match="there for PPO, APPO, IMPALA, DQN, SAC"):
         with_rise(other())
 
 
 def test_dreamer_is_refused_with_the_reason():
-    pytest.importorskip("tensorflow")
     from ray.rllib.algorithms.dreamerv3 import DreamerV3Config
 
-    with pytest.raises(ConfigError, match="learn online"):
+    with pytest.raises(ConfigError, match="there for PPO, APPO, IMPALA, DQN, SAC"):
         with_rise(DreamerV3Config())
 
 
@@ -96,8 +99,37 @@ def test_a_config_of_the_users_own_is_told_what_to_derive_from():
     class Mine(PPOConfig):
         pass
 
-    with pytest.raises(ConfigError, match=r"derive it.*RISEPPOConfig"):
+    with pytest.raises(ConfigError, match=r"your own: derive .*RISEPPOConfig"):
         with_rise(Mine())
+
+
+def test_so_is_an_algorithm_of_the_users_own():
+    class Mine(PPO):
+        pass
+
+    with pytest.raises(ConfigError, match=r"PPOConfig of Mine is your own: derive .*RISEPPOConfig"):
+        with_rise(PPOConfig(algo_class=Mine))
+
+
+def test_the_users_pieces_stay():
+    spec, connector = RLModuleSpec(module_class=PaperPPOModule), lambda *args: None
+    plain = (
+        PPOConfig()
+        .rl_module(rl_module_spec=spec)
+        .env_runners(env_to_module_connector=connector)
+        .training(learner_connector=connector)
+        .multi_agent(policies={"a", "b"}, policy_mapping_fn=connector, policies_to_train=["a"])
+        .learners(learner_class=PPOTorchLearner)
+    )
+    ours = with_rise(plain)
+    assert ours.rl_module_spec.module_class is PaperPPOModule
+    assert ours._env_to_module_connector is ours._learner_connector is connector
+    assert ours.policy_mapping_fn is connector
+    assert (set(ours.policies), ours.policies_to_train) == ({"a", "b"}, ["a"])
+    with pytest.raises(ConfigError, match="learner_class=PPOTorchLearner would drop"):
+        ours.environment("CartPole-v1").validate()
+    replayed = DQNConfig().training(replay_buffer_config={"capacity": 7})
+    assert with_rise(replayed).replay_buffer_config["capacity"] == 7
 
 
 def test_what_is_no_config_is_refused():

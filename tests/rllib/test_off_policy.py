@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 
+import gymnasium as gym
 import numpy as np
 import pytest
 import torch
@@ -45,9 +46,8 @@ def test_rewards_are_the_neighbours_distances_within_the_replayed_batch(build):
     while "kept" not in algorithm.learner_group._learner.__dict__:
         algorithm.train()
     obs, rewards = take(algorithm)
-    assert len(obs) % 64 == 0
-    particles = obs[:64].double().numpy() if len(obs) == 64 else None
-    assert particles is not None, "one update at a time"
+    assert len(obs) == 64
+    particles = obs.double().numpy()
     distances = NearestNeighbors(n_neighbors=4).fit(particles).kneighbors(particles)[0][:, -1]
     np.testing.assert_allclose(rewards, 1 + 0.5 * distances, rtol=1e-4, atol=1e-5)
 
@@ -99,8 +99,16 @@ def test_n_step_returns_want_to_be_asked_for(n_step):
     config.rise(n_step_scaling=True).validate()
 
 
-def test_one_step_is_exact_and_needs_no_leave():
-    small("DQN").training(n_step=1).validate()
+@pytest.mark.parametrize("n_step", [1, (1, 1)])
+def test_one_step_is_exact_and_needs_no_leave(n_step):
+    config = small("DQN").env_runners(rollout_fragment_length="auto")
+    config.training(n_step=n_step).validate()
+
+
+def test_a_bonus_of_the_next_state_has_none_in_n_steps():
+    config = small("DQN").training(n_step=3).intrinsic(method="rnd", n_step_scaling=True)
+    with pytest.raises(ConfigError, match="needs the next observation"):
+        config.validate()
 
 
 @pytest.mark.parametrize("gamma", [GAMMA, 1.0])
@@ -111,8 +119,6 @@ def test_n_steps_get_the_first_ones_bonus_each(gamma: float):
     rewards = {}
     for given in (None, steps):
         runtime = IntrinsicRuntime(RISE, settings, gamma=lambda module_id: gamma)
-        import gymnasium as gym
-
         runtime.add_module("m", gym.spaces.Box(-1, 1, (2,), np.float32))
         batch = {Columns.OBS: obs, Columns.REWARDS: torch.zeros(5)}
         if given is not None:

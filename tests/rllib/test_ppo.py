@@ -11,7 +11,6 @@ import scipy.special
 import scipy.stats
 import torch
 from envs_for_tests import EPISODE, DictObservations
-from ray import tune
 from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.algorithms.ppo import PPO, PPOConfig
 from ray.rllib.algorithms.ppo.torch.ppo_torch_learner import PPOTorchLearner
@@ -108,9 +107,8 @@ def test_the_next_observation_is_that_of_the_transition(build):
     assert (moved > 0).all(), "a phantom row was taken for a transition"
 
 
-@pytest.mark.parametrize(("runners", "learners"), [(0, 0), (2, 0), (0, 1), (2, 1)])
-def test_reported_returns_stay_purely_extrinsic(build, runners: int, learners: int):
-    cfg = config(runners=runners, learners=learners).rise(lambda_0=10.0, k=3)
+def test_reported_returns_stay_purely_extrinsic(build):
+    cfg = config().rise(lambda_0=10.0, k=3)
     cfg.evaluation(evaluation_interval=1, evaluation_duration=2, evaluation_num_env_runners=0)
     algorithm = build(cfg)
     for _ in range(2):
@@ -185,6 +183,7 @@ def test_the_checkpoint_component_has_files_of_its_own_without_pickle(build, tmp
     assert state["methods"] == {DEFAULT_MODULE_ID: "rnd"}
 
 
+@pytest.mark.slow
 def test_a_remote_learner_saves_and_restores_too(build, tmp_path: Path):
     def tensors(one: Algorithm) -> dict:
         return one.learner_group.get_state()["learner"]["intrinsic"]["tensors"]
@@ -322,25 +321,6 @@ def test_the_config_survives_what_rllib_does_with_configs():
     ):
         assert isinstance(other, RISEPPOConfig)
         assert other.intrinsic_settings == cfg.intrinsic_settings
-
-
-def test_tune_sweeps_alpha_by_registered_name(tmp_path: Path):
-    space = config().rise(alpha=tune.grid_search([0.0, 0.5]))
-    tuner = tune.Tuner(
-        "RISE-PPO",
-        param_space=space,
-        run_config=tune.RunConfig(
-            stop={"training_iteration": 1}, storage_path=str(tmp_path), verbose=0
-        ),
-    )
-    results = tuner.fit()
-    assert not results.errors
-    alphas = sorted(result.config["intrinsic_settings"]["alpha"] for result in results)
-    assert alphas == [0.0, 0.5]
-    means = {
-        result.metrics["learners"][DEFAULT_MODULE_ID]["intrinsic_reward_mean"] for result in results
-    }
-    assert len(means) == 2
 
 
 @pytest.mark.parametrize("method", ["none", "rise", "rnd"])

@@ -40,7 +40,7 @@ def episodes_for(build, name: str) -> list:
     """What an algorithm's learners get for one update; the same for all that ask."""
     algorithm = build(small(name))
     if name == "PPO":
-        # RLlib cuts episodes to deal out the same number of steps; of these, each learner gets four.
+        # RLlib cuts episodes to deal out equal numbers of steps; of these, each learner gets four.
         return algorithm.env_runner.sample(num_episodes=8)
     algorithm.local_replay_buffer.add(algorithm.env_runner.sample(num_episodes=12))
     return algorithm.local_replay_buffer.sample(
@@ -96,6 +96,7 @@ def test_rows_are_gathered_in_order_whatever_their_number(peers):
     flags = torch.tensor([True, False, True])
     found = ray.get([peers[0].gather.remote(flags), peers[1].gather.remote(None)])
     for everyone, _ in found:
+        assert everyone.dtype == torch.bool
         assert torch.equal(everyone, flags)
     assert found[1][1] == (3, 3)
 

@@ -60,7 +60,6 @@ def test_the_moments_are_in_the_checkpoint():
     other.set_state(one.get_state())
     batch = [2.0, 4.0, 30.0]
     assert torch.equal(given(one, batch), given(other, batch))
-    assert not torch.equal(given(make(), batch), given(make(), [1.0, 1.0, 2.0]))
 
 
 def test_a_checkpoint_without_moments_begins_with_none():
