@@ -1,20 +1,26 @@
-"""Numbers in the README are those of committed results, which a command in the repository made."""
+"""Numbers in the docs are those of committed comparisons, which commands in the repository made."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
 
+import pytest
+
 from rllib_rise.experiments.display import interval_text
 from rllib_rise.experiments.schema import load_experiment, parse_experiment
 
 ROOT = Path(__file__).parent.parent
-DEMO = ROOT / "results" / "demo"
+RESULTS = sorted(path.parent for path in ROOT.glob("results/*/comparison.json"))
+# The config and the page of a comparison, where they are not of the same name and algorithms.md.
+CONFIGS = {"demo": "maze"}
+PAGES = {"demo": "README.md"}
 
 
-def test_the_readme_prints_the_demos_summary():
-    summary = json.loads((DEMO / "summary.json").read_text())
-    readme = (ROOT / "README.md").read_text()
+@pytest.mark.parametrize("folder", RESULTS, ids=lambda folder: folder.name)
+def test_the_docs_print_the_summary(folder: Path):
+    summary = json.loads((folder / "summary.json").read_text())
+    page = (ROOT / PAGES.get(folder.name, "docs/algorithms.md")).read_text()
     for method, values in summary["methods"].items():
         figures, goal = values["figures"], values["goal"]
         cells = [
@@ -24,11 +30,13 @@ def test_the_readme_prints_the_demos_summary():
             f"{goal['reached']} of {values['runs']}",
             interval_text(goal["median_steps"], digits=0),
         ]
-        assert f"| {' | '.join(cells)} |" in readme
+        assert f"| {' | '.join(cells)} |" in page
 
 
-def test_the_demos_results_belong_to_the_present_config():
-    asked = json.loads((DEMO / "comparison.json").read_text())
+@pytest.mark.parametrize("folder", RESULTS, ids=lambda folder: folder.name)
+def test_the_results_belong_to_the_present_config(folder: Path):
+    asked = json.loads((folder / "comparison.json").read_text())
     # Read by the present schema: settings that are newer than the results have their defaults.
     then = parse_experiment(asked["experiment"]).resolved()
-    assert then == load_experiment(ROOT / "configs" / "maze.yaml").resolved()
+    name = CONFIGS.get(folder.name, folder.name)
+    assert then == load_experiment(ROOT / "configs" / f"{name}.yaml").resolved()
