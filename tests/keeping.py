@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 from ray.rllib.core.columns import Columns
 from torch import Tensor
@@ -41,5 +42,5 @@ def take(algorithm: Any) -> tuple[Tensor, Tensor]:
     found = algorithm.learner_group.foreach_learner(kept)
     parts = [part for result in found for part in result.get()]
     obs, rewards = (torch.cat(column) for column in zip(*parts, strict=True))
-    order = obs[:, 0].argsort()
+    order = torch.from_numpy(np.lexsort((rewards, obs[:, 0])))  # all episodes start in one place
     return obs[order], rewards[order]
