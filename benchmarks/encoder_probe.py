@@ -147,11 +147,14 @@ class AuthorsScaling(VAEEncoder):
     def _measure(self, obs: Tensor) -> None:
         self.scale.fill_(1 / 255)
 
-    def _errors(self, x: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        squared_error, kl = super()._errors(x, generator)
+    def errors(
+        self, obs: Tensor, generator: torch.Generator | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """The KL divergence is that of the whole batch."""
+        squared_error, kl = super().errors(obs, generator)
         return squared_error, self.BATCH * kl
 
-    def _reconstruction(self, mse: Tensor, size: int) -> Tensor:
+    def _reconstruction(self, mse: Tensor) -> Tensor:
         return mse
 
 

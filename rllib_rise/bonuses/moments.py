@@ -51,3 +51,18 @@ class RunningMoments(nn.Module):
     def std(self) -> Tensor:
         """The standard deviation."""
         return self.var.sqrt()
+
+
+def standardized(
+    values: Tensor, moments: RunningMoments, *, everyone: Tensor | None = None
+) -> Tensor:
+    """`[n]` values at mean 0 and deviation 1 by the moments of what came before.
+
+    Before anything came, by those of `everyone` (of the values, if that is not given); a deviation
+    of 0 counts as 1.
+    """
+    if moments.count == 0:
+        moments = RunningMoments().to(values.device)
+        moments.update(values if everyone is None else everyone)
+    deviation = moments.std if bool(moments.std > 0) else torch.ones_like(moments.std)
+    return ((values.double() - moments.mean) / deviation).to(values.dtype)

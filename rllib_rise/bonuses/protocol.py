@@ -25,6 +25,7 @@ class Need(Enum):
     NEXT_OBS = "next observations"
     ACTIONS = "actions"
     EPISODES = "the order of transitions within episodes"
+    WHOLE_EPISODES = "episodes that can be told apart across batches"
     LEARNING = "a model that learns at every update"
     RUNNING = "running statistics over all batches"
     POLICY = "the distributions that actions were drawn from"
@@ -40,12 +41,17 @@ class Transitions:
         actions: a_t, `[N, ...]`; given if needed.
         episodes: number of the episode chunk that each transition belongs to, `[N]`, transitions
             of a chunk in their order; given if needed.
+        episode_ids: a number for each transition's episode that stays the same in all its chunks,
+            `[N]`, transitions in their order; given if whole episodes are needed.
+        done: whether the episode is over with this transition, `[N]`; given with `episode_ids`.
     """
 
     obs: Tensor
     next_obs: Tensor | None = None
     actions: Tensor | None = None
     episodes: Tensor | None = None
+    episode_ids: Tensor | None = None
+    done: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.obs)
@@ -107,6 +113,10 @@ class BonusSettings(BaseModel):
     standardize: bool = Field(
         False, description="Bring r_hat to mean 0 and deviation 1 by those of the batches before."
     )
+    shuffle: bool = Field(
+        False,
+        description="A control: give each batch's r_hat to its transitions in random order.",
+    )
     n_step_scaling: bool = Field(
         False,
         description="Allow n-step returns (DQN, SAC) by giving all n steps the first one's r_hat.",
@@ -132,6 +142,14 @@ class BonusSettings(BaseModel):
         name = getattr(value, "__qualname__", None)
         return repr(value) if name is None else f"{value.__module__}:{name}"
 
+    def weight(self, time: Callable[[str], int]) -> float:
+        """lambda_t; `time` reads a clock."""
+        return self.lambda_0 * (1 - self.kappa) ** time(self.clock)
+
+    def clocks(self) -> frozenset[str]:
+        """The clocks in use."""
+        return frozenset({self.clock})
+
     def needs(self) -> frozenset[Need]:
         """What the algorithm must supply for these settings, whatever the method."""
         wanted = {Need.POLICY: self.zeta > 0, Need.RUNNING: self.standardize}
@@ -150,6 +168,8 @@ class Bonus(nn.Module):
     taken with the initial policy, `fit` is called with their observations on one learner, `adopt`
     with what it returned (or with what an earlier run's `fit` did, if nothing of `fit_settings`
     differs), and the state is copied to all learners.
+
+    A bonus that needs actions is given the `action_space` by that name when it is made.
     """
 
     name: ClassVar[str]
@@ -167,6 +187,8 @@ class Bonus(nn.Module):
         #: `[n, ...] -> [N, ...]` of all learners, and this learner's rows in it; for bonuses
         #: that gather. Whoever runs several learners sets it.
         self.gather: Callable[[Tensor], tuple[Tensor, slice]] = _alone
+        #: What t is in a clock's unit; whoever runs the bonus sets it.
+        self.time: Callable[[str], int] = _at_the_start
 
     @classmethod
     def needs(cls, settings: Any) -> frozenset[Need]:
@@ -225,9 +247,17 @@ class Bonus(nn.Module):
         """Figures about the last batch, logged beside the reward."""
         return {}
 
+    def nbytes(self) -> int:
+        """Bytes that are kept from batch to batch: weights, optimizers' moments, memories."""
+        return sum(tensor.numel() * tensor.element_size() for tensor in self.state_dict().values())
+
 
 def _alone(values: Tensor) -> tuple[Tensor, slice]:
     return values, slice(None)
+
+
+def _at_the_start(unit: str) -> int:
+    return 0
 
 
 def import_object(path: str, setting: str) -> Any:

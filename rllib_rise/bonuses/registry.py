@@ -20,26 +20,30 @@ from rllib_rise.errors import ConfigError, RiseError
 
 ENTRY_POINT_GROUP = "rllib_rise.bonuses"
 NONE = "none"
+#: Methods without a bonus: RLlib's unmodified algorithm, and a policy that acts at random.
+RANDOM = "random"
+WITHOUT_BONUS = (NONE, RANDOM)
 _registered: dict[str, type[Bonus]] = {}
 
 
 def register_bonus(cls: type[Bonus]) -> type[Bonus]:
     """Class decorator: make a bonus known by its `name` in this process."""
     name = getattr(cls, "name", None)
-    if not isinstance(name, str) or name == NONE or ":" in name:
-        raise ConfigError(f"{cls.__name__}.name={name!r} must be a string other than {NONE!r}")
+    if not isinstance(name, str) or name in WITHOUT_BONUS or ":" in name:
+        taken = " and ".join(map(repr, WITHOUT_BONUS))
+        raise ConfigError(f"{cls.__name__}.name={name!r} must be a string other than {taken}")
     _registered[name] = cls
     return cls
 
 
 def method_names() -> list[str]:
-    """All names that `resolve_bonus` takes, `none` first."""
+    """All names that a config takes, those without a bonus first."""
     plugins = {point.name for point in entry_points(group=ENTRY_POINT_GROUP)}
-    return [NONE, *sorted({*_registered, *plugins})]
+    return [*WITHOUT_BONUS, *sorted({*_registered, *plugins})]
 
 
 def resolve_bonus(method: str | type[Bonus]) -> type[Bonus]:
-    """The class behind a method's name (not `none`, which has none)."""
+    """The class behind a method's name (not `none` and `random`, which have none)."""
     if isinstance(method, type):
         return _checked(method, method.__name__)
     if method in _registered:

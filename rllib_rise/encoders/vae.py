@@ -121,10 +121,9 @@ class VAEEncoder(Encoder):
                 net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
             center, scale = torch.zeros(channels, height, width), torch.ones(())
         else:
-            size = max(1, math.prod(self.obs_shape))
-            self.trunk, features = mlp_encoder(size)
-            self.decoder = mlp_decoder(self.embedding_size, size)
-            center, scale = torch.zeros(size), torch.ones(size)
+            self.trunk, features = mlp_encoder(self.size)
+            self.decoder = mlp_decoder(self.embedding_size, self.size)
+            center, scale = torch.zeros(self.size), torch.ones(self.size)
         self.mean = nn.Linear(features, self.embedding_size)
         self.log_variance = nn.Linear(features, self.embedding_size)
         # Noise of unit size would drown what an untrained encoder says about a few moving pixels;
@@ -253,9 +252,7 @@ class VAEEncoder(Encoder):
         total = 0.0
         # Parts of nearly equal size: none is too small for batch statistics.
         for part in rows.tensor_split(math.ceil(len(rows) / self.batch_size)):
-            x = self._normalise(self._load(obs[part]))
-            squared_error, kl = self._errors(x, generator)
-            loss = self._reconstruction(squared_error.mean(), x[0].numel()) + kl.mean()
+            loss = self.loss(*self.errors(obs[part], generator))
             self._require_finite(float(loss.detach()), epoch)
             optimizer.zero_grad()
             loss.backward()
@@ -269,27 +266,50 @@ class VAEEncoder(Encoder):
         """Reconstruction term and KL of the held-out observations."""
         # The same noise after every epoch, so that epochs can be compared.
         generator = torch.Generator().manual_seed(self.seed)
-        squared_error, divergence, size = 0.0, 0.0, 1
+        squared_error, divergence = 0.0, 0.0
         for part in rows.split(self.batch_size):
-            x = self._normalise(self._load(obs[part]))
-            error, kl = self._errors(x, generator)
+            error, kl = self.errors(obs[part], generator)
             squared_error += float(error.sum())
             divergence += float(kl.sum())
-            size = x[0].numel()
         mse = torch.tensor(squared_error / len(rows), dtype=torch.float64)
-        return float(self._reconstruction(mse, size)), divergence / len(rows)
+        return float(self._reconstruction(mse)), divergence / len(rows)
 
-    def _errors(self, x: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Mean squared error over dimensions, and KL summed over latents, per observation."""
+    def errors(
+        self, obs: Tensor, generator: torch.Generator | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Mean squared error over dimensions, and KL summed over latents, per observation.
+
+        Without a generator the posterior's mean is decoded, not a sample.
+        """
+        x = self._normalise(self._load(obs))
         features = self.trunk(x)
         mean, log_variance = self.mean(features), self.log_variance(features)
-        noise = torch.randn(mean.shape, generator=generator).to(mean.device)
-        decoded = self.decoder(mean + noise * torch.exp(0.5 * log_variance))
+        z = mean
+        if generator is not None:
+            noise = torch.randn(mean.shape, generator=generator).to(mean.device)
+            z = mean + noise * torch.exp(0.5 * log_variance)
         kl = 0.5 * (mean.square() + log_variance.exp() - 1 - log_variance).sum(1)
-        return (decoded - x).square().flatten(1).mean(1), kl
+        return (self.decoder(z) - x).square().flatten(1).mean(1), kl
 
-    def _reconstruction(self, mse: Tensor, size: int) -> Tensor:
-        return 0.5 * size * torch.log(mse + _VARIANCE_FLOOR)
+    def loss(self, squared_error: Tensor, kl: Tensor) -> Tensor:
+        """The negative ELBO of a minibatch, from its `errors`."""
+        return self._reconstruction(squared_error.mean()) + kl.mean()
+
+    def surprise(self, squared_error: Tensor, kl: Tensor) -> Tensor:
+        """The negative ELBO of each observation, in nats up to a constant of the batch, `[N]`.
+
+        The reconstruction's variance is that of the batch, as in `loss`.
+        """
+        variance = squared_error.mean() + _VARIANCE_FLOOR
+        return 0.5 * self.size * squared_error / variance + kl
+
+    @property
+    def size(self) -> int:
+        """Numbers that an observation consists of."""
+        return max(1, math.prod(self.obs_shape))
+
+    def _reconstruction(self, mse: Tensor) -> Tensor:
+        return 0.5 * self.size * torch.log(mse + _VARIANCE_FLOOR)
 
     def _load(self, obs: Tensor) -> Tensor:
         return self._prepare(obs.to(self.center.device))

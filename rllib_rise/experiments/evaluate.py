@@ -53,6 +53,8 @@ def evaluate(path: Path, *, episodes: int = 10, explore: bool = False) -> dict[s
         raise ConfigError(f"--episodes {episodes} must be at least 1")
     run, checkpoint = find_checkpoint(path)
     config = build_config(parse_experiment(run.read_config()))
+    if config.acts_at_random:
+        raise RunDirectoryError(f"{run.path} acted at random: there is no policy to evaluate")
     config.env_runners(num_env_runners=0)
     config.learners(num_learners=0)
     config.evaluation(

@@ -14,7 +14,7 @@ from ray.rllib.utils.metrics import (
     NUM_EPISODES,
 )
 
-from rllib_rise.bonuses.registry import NONE, resolve_bonus
+from rllib_rise.bonuses.registry import WITHOUT_BONUS, resolve_bonus
 from rllib_rise.envs.figures import EPISODE_FIGURES
 from rllib_rise.errors import RiseError
 from rllib_rise.experiments.schema import Experiment
@@ -44,7 +44,7 @@ def lifetime_steps(result: dict[str, Any]) -> int:
 
 def metric_prefixes(experiment: Experiment) -> tuple[str, ...]:
     """How the metrics of the experiment's bonus begin."""
-    if experiment.method == NONE:
+    if experiment.method in WITHOUT_BONUS:
         return ()
     return ("intrinsic_", f"{resolve_bonus(experiment.method).name}_")
 

@@ -6,7 +6,9 @@ seed: 0
 stop: {env_steps: 150000}
 rllib: {lr: 0.0003, model_config: {fcnet_hiddens: [64, 64]}}  # or rl_module: package.module:Class
 intrinsic: {method: rise, alpha: 0.1}
-methods: {re3: {lambda_0: 0.05}}      # what `rise compare` gives the other methods
+methods:                              # what `rise compare` gives the other methods
+  re3: {lambda_0: 0.05}
+  rise-5: {method: rise, k: 5}        # a name of your own, with the method it stands for
 """
 
 from __future__ import annotations
@@ -25,7 +27,13 @@ from gymnasium.envs.registration import load_env_creator
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 from ray.tune import registry
 
-from rllib_rise.bonuses.registry import NONE, explain, nearest, parse_settings, resolve_bonus
+from rllib_rise.bonuses.registry import (
+    WITHOUT_BONUS,
+    explain,
+    nearest,
+    parse_settings,
+    resolve_bonus,
+)
 from rllib_rise.envs import IDS, bullet
 from rllib_rise.errors import ConfigError, RiseError
 
@@ -101,15 +109,21 @@ class Experiment(BaseModel):
         return self.intrinsic.get("method", "rise")
 
     def settings_of(self, method: str) -> dict[str, Any]:
-        """The full, validated settings of a method: this file's, over the method's defaults."""
+        """The full, validated settings of a method: this file's, over the method's defaults.
+
+        Under `methods` an entry may have any name if it says which `method` it is.
+        """
         given = self.intrinsic if method == self.method else self.methods.get(method, {})
+        name = method if method == self.method else given.get("method", method)
         given = {key: value for key, value in given.items() if key != "method"}
-        if method == NONE:
+        if name in WITHOUT_BONUS:
             if given:
-                raise ConfigError(f"intrinsic.method='none' takes no settings, got {sorted(given)}")
-            return {"method": NONE}
-        settings = parse_settings(resolve_bonus(method), given)
-        return {"method": method, **settings.model_dump(mode="json")}
+                raise ConfigError(
+                    f"intrinsic.method={name!r} takes no settings, got {sorted(given)}"
+                )
+            return {"method": name}
+        settings = parse_settings(resolve_bonus(name), given)
+        return {"method": name, **settings.model_dump(mode="json")}
 
     def with_method(self, method: str, seed: int) -> Experiment:
         """The same experiment with another method and seed."""
@@ -165,7 +179,8 @@ def apply_overrides(data: dict[str, Any], overrides: Iterable[str]) -> dict[str,
         if keys == ["intrinsic", "method"]:
             data.setdefault("intrinsic", {})
             if data["intrinsic"].get("method", "rise") != text:
-                data["intrinsic"] = dict(data.get("methods", {}).get(text, {}))
+                data["intrinsic"] = {"method": text, **data.get("methods", {}).get(text, {})}
+            continue
         node = data
         for key in keys[:-1]:
             node = node.setdefault(key, {})

@@ -6,6 +6,8 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from ray.rllib.execution.rollout_ops import synchronous_parallel_sample
+from ray.rllib.utils.metrics import ENV_RUNNER_RESULTS
 from ray.tune.result import SHOULD_CHECKPOINT
 
 from rllib_rise.rllib.phase1 import Phase1Report, pending_steps, run_phase1, warmup_steps
@@ -66,9 +68,23 @@ class IntrinsicAlgorithmMixin:
         return f"{storage.experiment_fs_path}/{CACHE_FOLDER}", storage.storage_filesystem
 
     def training_step(self) -> Any:
-        """Phase 1 before the first one."""
+        """Phase 1 before the first one; without a policy to learn, sampling alone."""
+        if self.config.acts_at_random:
+            return self._act_at_random()
         self.prepare_intrinsic()
         return super().training_step()  # type: ignore[misc]
+
+    def _act_at_random(self) -> None:
+        """A batch of steps with actions drawn from the action space."""
+        _, results = synchronous_parallel_sample(
+            worker_set=self.env_runner_group,  # type: ignore[attr-defined]
+            max_env_steps=self.config.total_train_batch_size,
+            sample_timeout_s=self.config.sample_timeout_s,
+            random_actions=True,
+            _uses_new_env_runners=True,
+            _return_metrics=True,
+        )
+        self.metrics.aggregate(results, key=ENV_RUNNER_RESULTS)  # type: ignore[attr-defined]
 
     def step(self) -> dict[str, Any]:
         """One iteration; Tune saves a checkpoint behind the one in which Phase 1 ran."""

@@ -14,7 +14,7 @@ from ray.rllib.core.rl_module.rl_module import RLModule, RLModuleSpec
 from ray.rllib.utils import force_list
 
 from rllib_rise.bonuses import Bonus, BonusSettings, Need, parse_settings, resolve_bonus
-from rllib_rise.bonuses.registry import NONE
+from rllib_rise.bonuses.registry import RANDOM, WITHOUT_BONUS
 from rllib_rise.envs import VECTOR_ENTRY_POINTS
 from rllib_rise.errors import ConfigError
 from rllib_rise.rllib.callbacks import EpisodeFigures
@@ -57,9 +57,10 @@ class IntrinsicConfigMixin:
         """Choose the intrinsic reward and its settings.
 
         Args:
-            method: "rise", "re3", "rnd", ..., "none" for RLlib's unmodified algorithm, or
-                "module.path:ClassName" (or the class) for a bonus of your own. A new method
-                starts from its own defaults; without it, settings are added to those there are.
+            method: "rise", "re3", "rnd", ..., "none" for RLlib's unmodified algorithm, "random"
+                for a policy that acts at random and learns nothing, or "module.path:ClassName"
+                (or the class) for a bonus of your own. A new method starts from its own defaults;
+                without it, settings are added to those there are.
             cache: A folder (or URI) that keeps the fits of Phase 1 for runs that differ only in
                 what the fit does not depend on. Needs a seed. Under Tune it is by default in the
                 experiment's storage.
@@ -96,8 +97,13 @@ class IntrinsicConfigMixin:
 
     @property
     def uses_bonus(self) -> bool:
-        """False for the method `none`."""
-        return self.intrinsic_settings.get("method") != NONE
+        """False for the methods `none` and `random`."""
+        return self.intrinsic_settings.get("method") not in WITHOUT_BONUS
+
+    @property
+    def acts_at_random(self) -> bool:
+        """Whether nothing is learned, and actions are drawn from the action space."""
+        return self.intrinsic_settings.get("method") == RANDOM
 
     def validate(self) -> None:
         """RLlib's own checks, then those of the intrinsic reward."""
@@ -106,7 +112,8 @@ class IntrinsicConfigMixin:
         if not self.uses_bonus:
             extra = sorted(set(self.intrinsic_settings) - {"method"})
             if extra:
-                raise ConfigError(f"intrinsic.method='none' takes no settings, got {extra}")
+                method = self.intrinsic_settings["method"]
+                raise ConfigError(f"intrinsic.method={method!r} takes no settings, got {extra}")
             return
         bonus_class, settings = self.intrinsic_method()
         if not self.enable_rl_module_and_learner:  # type: ignore[attr-defined]
@@ -155,10 +162,16 @@ class IntrinsicConfigMixin:
                 f"num_aggregator_actors_per_learner={aggregators}: RLlib has aggregator actors for "
                 "APPO and IMPALA only; set it to 0"
             )
+        if aggregators and Need.WHOLE_EPISODES in needs:
+            raise ConfigError(
+                f"num_aggregator_actors_per_learner={aggregators}: this bonus needs "
+                f"{Need.WHOLE_EPISODES.value}, and batches of aggregator actors do not say which "
+                "episodes they hold; set it to 0"
+            )
         if self.num_learners < 2 or not self.asynchronous:  # type: ignore[attr-defined]
             return
         shared = [need.value for need in (Need.LEARNING, Need.RUNNING) if need in needs]
-        if settings.clock == "updates":
+        if "updates" in settings.clocks():
             shared.append("clock='updates'")
         if shared:
             raise ConfigError(
@@ -204,14 +217,14 @@ class IntrinsicConfigMixin:
         return RLModuleSpec(module_class=self.module_class)
 
     def get_default_learner_class(self) -> Any:
-        """Ours, or RLlib's own for the method `none`."""
+        """Ours, or RLlib's own where there is no bonus."""
         if not self.uses_bonus:
             return super().get_default_learner_class()  # type: ignore[misc]
         return self.intrinsic_learner_class
 
     def build_algo(self, *args: Any, **kwargs: Any) -> Algorithm:
         """Build the algorithm; RLlib's unmodified class for the method `none`."""
-        if not self.uses_bonus:
+        if not self.uses_bonus and not self.acts_at_random:
             plain = self.copy(copy_frozen=False)  # type: ignore[attr-defined]
             plain.algo_class = self.plain_algo_class
             return super(IntrinsicConfigMixin, plain).build_algo(  # type: ignore[misc]

@@ -7,11 +7,15 @@ from typing import Any
 import torch
 import tree  # type: ignore[import-untyped]
 from ray.rllib.connectors.connector_v2 import ConnectorV2
+from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.core.columns import Columns
 from ray.rllib.core.rl_module.multi_rl_module import MultiRLModule
 from ray.rllib.utils.metrics.metrics_logger import MetricsLogger
 
 from rllib_rise.rllib.runtime import IntrinsicRuntime
+from rllib_rise.rllib.transitions import Chunk, chunk_of
+
+_CHUNKS = "rllib_rise_chunks"
 
 
 class IntrinsicRewardConnector(ConnectorV2):
@@ -37,7 +41,32 @@ class IntrinsicRewardConnector(ConnectorV2):
         **kwargs: Any,
     ) -> dict[str, Any]:
         """Run the bonus of every module."""
-        self._runtime.apply_all(batch, rl_module, metrics)
+        chunks = (shared_data or {}).get(_CHUNKS)
+        self._runtime.apply_all(batch, rl_module, metrics, chunks)
+        return batch
+
+
+class EpisodesConnector(ConnectorV2):
+    """Notes which episodes a batch is made of, for the bonuses that tell them apart.
+
+    Comes first: later RLlib renames episodes and marks them all as truncated.
+    """
+
+    def __call__(
+        self,
+        *,
+        batch: dict[str, Any],
+        episodes: list[Any],
+        shared_data: dict[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> dict[str, Any]:
+        """List the chunks of each module."""
+        assert shared_data is not None
+        chunks: dict[str, list[Chunk]] = {}
+        for episode in self.single_agent_episode_iterator(episodes, False):
+            module_id = episode.module_id or DEFAULT_MODULE_ID
+            chunks.setdefault(module_id, []).append(chunk_of(episode))
+        shared_data[_CHUNKS] = chunks
         return batch
 
 

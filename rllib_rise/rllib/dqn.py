@@ -23,7 +23,7 @@ class RISEDQNConfig(IntrinsicConfigMixin, DQNConfig):
     plain_algo_class = DQN
     intrinsic_learner_class = RISEDQNTorchLearner
     module_class = DQNModule
-    supplies = frozenset(Need) - {Need.EPISODES, Need.POLICY}
+    supplies = frozenset(Need) - {Need.EPISODES, Need.WHOLE_EPISODES, Need.POLICY}
 
     def __init__(self, algo_class: type[Algorithm] | None = None) -> None:
         super().__init__(algo_class=algo_class or RISEDQN)

@@ -10,7 +10,7 @@ from ray.rllib.connectors.learner import NumpyToTensor
 from ray.rllib.utils.metrics import NUM_ENV_STEPS_SAMPLED_LIFETIME
 
 from rllib_rise.errors import ConfigError
-from rllib_rise.rllib.connector import IntrinsicRewardConnector
+from rllib_rise.rllib.connector import EpisodesConnector, IntrinsicRewardConnector
 from rllib_rise.rllib.gather import Gather, gather_rows
 from rllib_rise.rllib.runtime import IntrinsicRuntime
 
@@ -42,9 +42,7 @@ class IntrinsicLearnerMixin:
             gamma=lambda module_id: self.config.get_config_for_module(module_id).gamma,
         )
         for module_id in self.module.keys():  # noqa: SIM118 (a MultiRLModule iterates otherwise)
-            self.intrinsic.add_module(
-                module_id, self.module[module_id].unwrapped().observation_space
-            )
+            self._add_bonus(module_id)
         if self._learner_connector is None:
             return  # aggregator actors make the batches, and `update` rewards them
         # insert_after does not complain where the class is absent, it inserts somewhere else.
@@ -56,6 +54,12 @@ class IntrinsicLearnerMixin:
         self._learner_connector.insert_after(
             NumpyToTensor, IntrinsicRewardConnector(self.intrinsic)
         )
+        if self.intrinsic.tells_episodes_apart:
+            self._learner_connector.prepend(EpisodesConnector())
+
+    def _add_bonus(self, module_id: str) -> None:
+        rl_module = self.module[module_id].unwrapped()
+        self.intrinsic.add_module(module_id, rl_module.observation_space, rl_module.action_space)
 
     def _gather(self) -> Gather | None:
         """How learners exchange rows; asynchronous ones do not, each has batches of its own."""
@@ -84,7 +88,7 @@ class IntrinsicLearnerMixin:
     def add_module(self, *, module_id: str, **kwargs: Any) -> Any:
         """Add a module together with a bonus of its own."""
         spec = super().add_module(module_id=module_id, **kwargs)  # type: ignore[misc]
-        self.intrinsic.add_module(module_id, self.module[module_id].unwrapped().observation_space)
+        self._add_bonus(module_id)
         return spec
 
     def remove_module(self, module_id: str, **kwargs: Any) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import pathlib
 import time
-from collections.abc import Callable, Collection, Mapping, MutableMapping
+from collections.abc import Callable, Collection, Mapping, MutableMapping, Sequence
 from typing import Any
 
 import gymnasium as gym
@@ -18,12 +18,13 @@ from ray.rllib.utils.checkpoints import Checkpointable
 from ray.rllib.utils.metrics.metrics_logger import MetricsLogger
 from torch import Tensor
 
-from rllib_rise.bonuses import Bonus, BonusSettings, Fit, FitReport, Transitions
-from rllib_rise.bonuses.moments import RunningMoments
+from rllib_rise.bonuses import Bonus, BonusSettings, Fit, FitReport, Need, Transitions
+from rllib_rise.bonuses.moments import RunningMoments, standardized
 from rllib_rise.errors import ConfigError, NonFiniteError, RiseError
 from rllib_rise.rllib.clock import Clock
 from rllib_rise.rllib.gather import Gather
 from rllib_rise.rllib.transitions import (
+    Chunk,
     count_non_finite,
     gather_transitions,
     no_transitions,
@@ -74,21 +75,32 @@ class IntrinsicRuntime(Checkpointable):
     @property
     def intrinsic_lambda(self) -> float:
         """The bonus' weight at this update."""
-        t = self.clock.read(self._settings.clock)
-        return self._settings.lambda_0 * (1 - self._settings.kappa) ** t
+        return self._settings.weight(self.clock.read)
 
-    def add_module(self, module_id: str, observation_space: gym.Space) -> None:
+    def add_module(
+        self,
+        module_id: str,
+        observation_space: gym.Space,
+        action_space: gym.Space | None = None,
+    ) -> None:
         """Give a module its own bonus, if it is among the chosen ones."""
         settings = self._settings
         if settings.modules is not None and module_id not in settings.modules:
             return
         shape = state_shape(module_id, observation_space, settings.state)
-        bonus = self._bonus_class(settings, shape, seed=self._seed)
+        spaces = {"action_space": action_space} if Need.ACTIONS in self._needs else {}
+        bonus = self._bonus_class(settings, shape, seed=self._seed, **spaces)
+        bonus.time = self.clock.read
         if self._gather is not None:
             bonus.gather = self._gather
         self.bonuses[module_id] = bonus.to(self._device)
         if self._settings.standardize:
             self._moments[module_id] = RunningMoments().to(self._device)
+
+    @property
+    def tells_episodes_apart(self) -> bool:
+        """Whether the bonus must know which episodes a batch holds."""
+        return Need.WHOLE_EPISODES in self._needs
 
     def unfitted(self) -> dict[str, Bonus]:
         """The bonuses that wait for Phase 1, in the same order on all learners.
@@ -117,16 +129,18 @@ class IntrinsicRuntime(Checkpointable):
         batch: Mapping[str, MutableMapping[str, Any]],
         rl_module: Mapping[str, Any],
         metrics: MetricsLogger | None,
+        chunks: Mapping[str, list[Chunk]] | None = None,
     ) -> None:
         """Reward every module's part of a batch.
 
         In the same order on all learners; where they gather from each other, also modules that
-        this one has nothing of.
+        this one has nothing of. `chunks` are those of each module's episodes, in the batch's order.
         """
         expected = set(self.bonuses) if self._gather is not None else set[str]()
         for module_id in sorted({*batch, *expected}):
             module = rl_module[module_id].unwrapped()
-            self.apply(module_id, batch.get(module_id), module, metrics)
+            own = (chunks or {}).get(module_id, [])
+            self.apply(module_id, batch.get(module_id), module, metrics, own)
 
     def apply(
         self,
@@ -134,6 +148,7 @@ class IntrinsicRuntime(Checkpointable):
         batch: MutableMapping[str, Any] | None,
         rl_module: RLModule,
         metrics: MetricsLogger | None,
+        chunks: Sequence[Chunk] = (),
     ) -> None:
         """Replace the rewards of a batch by the total ones; phantom and padded rows keep theirs."""
         bonus = self.bonuses.get(module_id)
@@ -146,7 +161,7 @@ class IntrinsicRuntime(Checkpointable):
                 "modules that are trained then"
             )
         started = time.perf_counter()
-        own = self._select(module_id, bonus, batch)
+        own = self._select(module_id, bonus, batch, chunks)
         if own is None:
             return
         transitions, rows = own, slice(None)
@@ -156,8 +171,10 @@ class IntrinsicRuntime(Checkpointable):
         bonus.update(transitions)
         r_hat = r_hat[rows]
         weight, given = self.intrinsic_lambda, r_hat
+        if self._settings.shuffle:
+            given = self._shuffled(given)
         if self._settings.standardize:
-            given = self._standardized(module_id, r_hat)
+            given = self._standardized(module_id, given)
         if batch is None or len(own) == 0:
             return
         self._add(module_id, batch, weight * given, rl_module)
@@ -168,6 +185,7 @@ class IntrinsicRuntime(Checkpointable):
                 "intrinsic_reward_max": float(r_hat.max()),
                 "intrinsic_lambda": weight,
                 "intrinsic_seconds": time.perf_counter() - started,
+                "intrinsic_megabytes": bonus.nbytes() / 1e6,
                 "intrinsic_warmup_steps": self.warmup_env_steps,
                 **bonus.metrics(),
             }
@@ -222,20 +240,25 @@ class IntrinsicRuntime(Checkpointable):
                 f"module {module_id!r} at update {self.clock.updates}"
             )
 
+    def _shuffled(self, r_hat: Tensor) -> Tensor:
+        """The same values for other transitions; by seed and update, so that runs repeat."""
+        generator = torch.Generator().manual_seed(self._seed * 1_000_003 + self.clock.updates)
+        return r_hat[torch.randperm(len(r_hat), generator=generator).to(r_hat.device)]
+
     def _standardized(self, module_id: str, r_hat: Tensor) -> Tensor:
         """Mean 0 and deviation 1 by the moments of the batches before; of the first, by its own."""
         moments = self._moments[module_id]
         everyone = r_hat if self._gather is None else self._gather(r_hat)[0]
-        known = moments if moments.count > 0 else RunningMoments().to(r_hat.device)
-        if known is not moments:
-            known.update(everyone)
-        deviation = known.std if bool(known.std > 0) else torch.ones_like(known.std)
-        standard = (r_hat.double() - known.mean) / deviation
+        standard = standardized(r_hat, moments, everyone=everyone)
         moments.update(everyone)
-        return standard.to(r_hat.dtype)
+        return standard
 
     def _select(
-        self, module_id: str, bonus: Bonus, batch: Mapping[str, Any] | None
+        self,
+        module_id: str,
+        bonus: Bonus,
+        batch: Mapping[str, Any] | None,
+        chunks: Sequence[Chunk],
     ) -> Transitions | None:
         """This learner's transitions; None where no learner has any to reward.
 
@@ -247,7 +270,7 @@ class IntrinsicRuntime(Checkpointable):
         try:
             if batch is not None:
                 transitions = select_transitions(
-                    module_id, batch, self._needs, self._settings.state
+                    module_id, batch, self._needs, self._settings.state, chunks
                 )
         except Exception as found:
             error = found

@@ -23,7 +23,7 @@ class RISESACConfig(IntrinsicConfigMixin, SACConfig):
     plain_algo_class = SAC
     intrinsic_learner_class = RISESACTorchLearner
     module_class = SACModule
-    supplies = frozenset(Need) - {Need.EPISODES, Need.POLICY}
+    supplies = frozenset(Need) - {Need.EPISODES, Need.WHOLE_EPISODES, Need.POLICY}
 
     def __init__(self, algo_class: type[Algorithm] | None = None) -> None:
         super().__init__(algo_class=algo_class or RISESAC)

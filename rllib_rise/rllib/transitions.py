@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
-from typing import Any
+import hashlib
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import gymnasium as gym
 import torch
 import tree  # type: ignore[import-untyped]
 from ray.rllib.core.columns import Columns
+from ray.rllib.env.single_agent_episode import SingleAgentEpisode
 from torch import Tensor
 
 from rllib_rise.bonuses import Need, Transitions
@@ -16,6 +18,24 @@ from rllib_rise.errors import ConfigError, NonFiniteError
 from rllib_rise.rllib.gather import Gather
 
 StateFunction = Callable[[Any], Tensor]
+
+
+class Chunk(NamedTuple):
+    """The part of an episode that a batch has.
+
+    Attributes:
+        episode: A number that all chunks of the episode have in common.
+        done: Whether the episode ends with it.
+    """
+
+    episode: int
+    done: bool
+
+
+def chunk_of(episode: SingleAgentEpisode) -> Chunk:
+    """What identifies a chunk of an episode that RLlib has not made a batch of yet."""
+    digest = hashlib.blake2b(str(episode.id_).encode(), digest_size=8).digest()
+    return Chunk(int.from_bytes(digest, "big", signed=True), bool(episode.is_done))
 
 
 def state_shape(
@@ -56,6 +76,7 @@ def select_transitions(
     batch: Mapping[str, Any],
     needs: Collection[Need],
     state: StateFunction | None = None,
+    chunks: Sequence[Chunk] = (),
 ) -> Transitions:
     """The real transitions of a batch, with what counts as state for observations.
 
@@ -88,7 +109,32 @@ def select_transitions(
         given["actions"] = batch[Columns.ACTIONS].flatten(0, dimensions - 1)[rows]
     if Need.EPISODES in needs:
         given["episodes"] = (~mask.flatten()).cumsum(0)[rows]
+    if Need.WHOLE_EPISODES in needs:
+        given |= _whole_episodes(module_id, (~mask.flatten()).cumsum(0)[rows], chunks)
     return Transitions(**given)
+
+
+def _whole_episodes(module_id: str, phantoms: Tensor, chunks: Sequence[Chunk]) -> dict[str, Tensor]:
+    """The episode of each transition, and whether it is its last.
+
+    Args:
+        module_id: For errors.
+        phantoms: How many phantom rows there are before each transition, `[N]`.
+        chunks: Those that the batch was made of, in its order.
+    """
+    numbers = torch.unique_consecutive(phantoms, return_inverse=True)[1]
+    found = int(numbers[-1]) + 1 if len(numbers) else 0
+    if found != len(chunks):
+        raise ConfigError(
+            f"module {module_id!r}: the batch has {found} chunks of episodes, the learner was "
+            f"given {len(chunks)}: a connector has removed or added some, and this bonus cannot "
+            "tell which"
+        )
+    ids = torch.tensor([chunk.episode for chunk in chunks], device=phantoms.device)
+    over = torch.tensor([chunk.done for chunk in chunks], device=phantoms.device)
+    last = torch.ones_like(numbers, dtype=torch.bool)
+    last[:-1] = numbers[1:] != numbers[:-1]
+    return {"episode_ids": ids[numbers], "done": over[numbers] & last}
 
 
 def no_transitions(
@@ -102,6 +148,12 @@ def no_transitions(
         actions=torch.empty((0,), device=device) if Need.ACTIONS in needs else None,
         episodes=torch.empty((0,), dtype=torch.int64, device=device)
         if Need.EPISODES in needs
+        else None,
+        episode_ids=torch.empty((0,), dtype=torch.int64, device=device)
+        if Need.WHOLE_EPISODES in needs
+        else None,
+        done=torch.empty((0,), dtype=torch.bool, device=device)
+        if Need.WHOLE_EPISODES in needs
         else None,
     )
 

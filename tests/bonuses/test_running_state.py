@@ -322,7 +322,7 @@ def test_rnd_takes_one_step_per_minibatch_and_epoch():
     bonus = make(RND, epochs=3, minibatch_size=32)
     take_in(bonus, normal(100), normal(64, seed=1))
     # 100 observations are 4 minibatches, 64 are 2.
-    assert bonus.state_dict()["optimizer.0.step"] == 3 * 4 + 3 * 2
+    assert bonus.state_dict()["trainer.adam.0.step"] == 3 * 4 + 3 * 2
 
 
 def test_rnd_draws_minibatches_from_its_seed_and_not_from_the_global_stream():
@@ -344,7 +344,7 @@ def test_rnd_draws_minibatches_from_its_seed_and_not_from_the_global_stream():
 def test_rnd_shuffles_each_update_anew():
     data = normal(100)
     one, later = make(RND, minibatch_size=16), make(RND, minibatch_size=16)
-    later.load_state_dict(one.state_dict() | {"updates": torch.tensor(1)})
+    later.load_state_dict(one.state_dict() | {"trainer.updates": torch.tensor(1)})
     for bonus in (one, later):
         take_in(bonus, data)
     pairs = zip(one.predictor.parameters(), later.predictor.parameters(), strict=True)

@@ -25,6 +25,7 @@ SETTINGS = {
     "box-cox": {"k": 5, "form": "box-cox", "alpha": 1.0},
     "within episodes": {"k": 3, "particles": "episode"},
     "rnd": {"method": "rnd"},
+    "ride": {"method": "ride"},
 }
 
 
@@ -60,7 +61,7 @@ def test_one_and_two_learners_give_the_same_rewards(build, name: str, kind: str)
         algorithm = build(with_learners(name, learners, **SETTINGS[kind]))
         rewards = []
         # A model that learns comes to the same only up to the order of its minibatches.
-        for update in range(1 if kind == "rnd" else 3):
+        for update in range(1 if kind in ("rnd", "ride") else 3):
             algorithm.learner_group.update(
                 episodes=copy.deepcopy(episodes),  # RLlib puts its phantom steps into them
                 timesteps={NUM_ENV_STEPS_SAMPLED_LIFETIME: 128 * (update + 1)},
