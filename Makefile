@@ -30,7 +30,7 @@ $(VENV)/.package: pyproject.toml constraints.txt
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.package
-	@$(PIP) -e '.[cpu,dev,atari,bullet]'
+	@$(PIP) -e '.[cpu,dev,atari,bullet,minigrid]'
 	@touch $@
 
 demo: $(VENV)/.package

@@ -35,6 +35,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from rllib_rise.encoders import RandomEncoder, VAEEncoder
+from rllib_rise.encoders.vae import VAEErrors
 from rllib_rise.envs import Maze
 
 ROOT = Path(__file__).parent.parent
@@ -147,12 +148,10 @@ class AuthorsScaling(VAEEncoder):
     def _measure(self, obs: Tensor) -> None:
         self.scale.fill_(1 / 255)
 
-    def errors(
-        self, obs: Tensor, generator: torch.Generator | None = None
-    ) -> tuple[Tensor, Tensor]:
+    def errors(self, obs: Tensor, generator: torch.Generator | None = None) -> VAEErrors:
         """The KL divergence is that of the whole batch."""
-        squared_error, kl = super().errors(obs, generator)
-        return squared_error, self.BATCH * kl
+        errors = super().errors(obs, generator)
+        return errors._replace(kl=self.BATCH * errors.kl)
 
     def _reconstruction(self, mse: Tensor) -> Tensor:
         return mse

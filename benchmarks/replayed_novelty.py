@@ -44,7 +44,7 @@ LAYOUTS = ("perfect", "loops")
 VALUES = ("table", "network")
 BONUSES = ("none", "raw", "standardised", "small buffer", "below maximum")
 # Beyond those that settings were tried on.
-MAZES = range(100, 108)
+MAZES = range(100, 105)
 STEPS, ENVS, EPISODE, BATCH, BEGIN = 20_000, 4, 100, 64, 1000
 GAMMA, LAMBDA_0, KAPPA, K, ALPHA = 0.97, 0.1, 1e-4, 3, 0.1
 CAPACITY, SMALL_CAPACITY, TARGET_EVERY = 20_000, 2_000, 50

@@ -1,31 +1,73 @@
-"""Writes the settings table of docs/rise.md from the pydantic models: `python docs/settings.py`."""
+"""Writes the settings of the methods from their pydantic models: `python docs/settings.py`.
+
+RISE's into rise.md; of the others, with what their modules' docstrings say, into methods.md.
+"""
 
 from __future__ import annotations
 
+import inspect
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import get_args, get_origin
 
-from rllib_rise.bonuses import RISE
+from rllib_rise.bonuses import RISE, BonusSettings, Need, parse_settings, resolve_bonus
+from rllib_rise.rllib.registration import ALGORITHMS
 
-PAGE = Path(__file__).parent / "rise.md"
-_MARKERS = re.compile(r"(<!-- settings: [^\n]* -->\n).*?(<!-- end -->)", re.DOTALL)
+RISE_PAGE = Path(__file__).parent / "rise.md"
+METHODS_PAGE = Path(__file__).parent / "methods.md"
+METHODS = ("re3", "max-renyi", "count", "rnd", "icm", "ride", "ngu", "sum")
+_MARKERS = re.compile(r"(<!-- (?:settings|methods): [^\n]* -->\n).*?(<!-- end -->)", re.DOTALL)
+# Some values for settings without a default.
+_EXAMPLES = {"sum": {"parts": [{"method": "re3"}, {"method": "rnd"}]}}
 
 
-def table() -> str:
-    """The settings of RISE as a Markdown table."""
+def table(settings: type[BonusSettings], common: type[BonusSettings] | None = None) -> str:
+    """Settings as a Markdown table; those that are not as in `common`, if that is given."""
+    shared = {} if common is None else common.model_fields
     lines = ["| setting | default | values | meaning |", "|---|---|---|---|"]
-    for name, field in RISE.Settings.model_fields.items():
+    for name, field in settings.model_fields.items():
+        if name in shared and field.default == shared[name].default:
+            continue
         choices = [c for part in get_args(field.annotation) for c in _choices(part)]
+        if get_origin(field.annotation) is list:
+            choices = ["list"]
         values = ", ".join(map(_choice, choices)) if choices else _bounds(field)
-        lines.append(f"| `{name}` | `{field.default}` | {values} | {field.description} |")
+        default = "" if field.is_required() else f"`{field.default}`"
+        lines.append(f"| `{name}` | {default} | {values} | {field.description} |")
     return "\n".join(lines) + "\n"
 
 
-def page() -> str:
-    """The page with a fresh table."""
-    return _MARKERS.sub(lambda match: match[1] + table() + match[2], PAGE.read_text())
+def section(name: str) -> str:
+    """What a method is, what it needs, and its settings."""
+    bonus = resolve_bonus(name)
+    title, _, text = inspect.cleandoc(sys.modules[bonus.__module__].__doc__ or "").partition("\n\n")
+    title = " ".join(title.split()).rstrip(".")
+    needs = bonus.needs(parse_settings(bonus, _EXAMPLES.get(name, {})))
+    trained = [
+        algorithm.removeprefix("RISE-")
+        for algorithm, cls in ALGORITHMS.items()
+        if needs <= cls.get_default_config().supplies
+    ]
+    wanted = ", ".join(need.value for need in Need if need in needs) or "observations alone"
+    if name == "sum":
+        trained, wanted = ["as the parts"], "what its parts need"
+    return (
+        f"### `{name}`\n\n**{title}.**\n\n{text}\n\n"
+        f"Needs: {wanted}. Algorithms: {', '.join(trained)}.\n\n"
+        f"{table(bonus.Settings, BonusSettings)}"
+    )
+
+
+def pages() -> dict[Path, str]:
+    """The pages with fresh tables."""
+    sections = "\n".join(section(name) for name in METHODS)
+    fresh = {RISE_PAGE: table(RISE.Settings), METHODS_PAGE: f"\n{sections}\n"}
+    return {
+        page: _MARKERS.sub(lambda match, text=text: match[1] + text + match[2], page.read_text())
+        for page, text in fresh.items()
+    }
 
 
 def _choices(part) -> tuple:
@@ -56,4 +98,5 @@ def _bounds(field) -> str:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page())
+    for page, text in pages().items():
+        page.write_text(text)

@@ -109,7 +109,9 @@ def evaluate(
 @app.command()
 def compare(
     config: Config,
-    methods: Annotated[str, typer.Option(help="Names with commas between.")] = "none,rise",
+    methods: Annotated[
+        str, typer.Option(help="Names with commas between; all: those that the file names.")
+    ] = "none,rise",
     seeds: Annotated[int, typer.Option(help="Runs per method.")] = 5,
     set_: Overrides = [],  # noqa: B006
     out: Out = None,
@@ -126,6 +128,8 @@ def compare(
     session.silence_rllib()
     experiment = schema.load_experiment(config, set_)
     names = [name.strip() for name in methods.split(",") if name.strip()]
+    if names == ["all"]:
+        names = list(dict.fromkeys([experiment.method, *experiment.methods]))
     for name in names:
         schema.check(experiment.with_method(name, experiment.seed))
     directory = out or Path("runs") / f"compare-{config.stem}"

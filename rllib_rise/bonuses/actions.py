@@ -22,6 +22,7 @@ class Actions:
 
     Attributes:
         size: Numbers that an action is as an input.
+        dimensions: Numbers that it consists of.
         outputs: Numbers that a prediction consists of.
     """
 
@@ -42,10 +43,11 @@ class Actions:
             )
         if self._choices is None:
             assert isinstance(space, gym.spaces.Box)
-            self.size = math.prod(space.shape)
+            self.size = self.dimensions = math.prod(space.shape)
             self.outputs = 2 * self.size
         else:
             self.size = self.outputs = sum(self._choices)
+            self.dimensions = len(self._choices)
 
     def features(self, actions: Tensor) -> Tensor:
         """`[N, ...]` actions as `[N, size]`."""

@@ -11,6 +11,8 @@ large spaces (Tang et al. 2017).
 
 Departures: Strehl and Littman count state-action pairs and add the bonus to the Bellman backup;
 Tang et al. count states, as here. With replayed batches n counts replays, not visits.
+
+Logged: `count_states`, how many states were seen, as far as the fullest table tells them apart.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ class Dynamics(nn.Module):
             )
         self.whiten = Whitening(obs_shape)
         self.trainer = Trainer(self.parameters(), settings, seed=seed)
-        self.inverse_loss = self.forward_loss = 0.0
+        self.inverse_loss = self.forward_loss = torch.zeros(())
 
     @torch.no_grad()
     def embed(self, batch: Transitions) -> tuple[Tensor, Tensor]:
@@ -78,11 +78,11 @@ class Dynamics(nn.Module):
             phi_next = self.encoder(self.whiten(next_obs[rows]))
             guess = self.inverse(torch.cat([phi, phi_next], dim=1))
             loss = self.actions.surprise(guess, actions[rows]).mean()
-            self.inverse_loss = float(loss.detach())
+            self.inverse_loss = loss.detach()
             if self.beta == 0:
                 return loss
             error = self._forward_errors(phi, actions[rows], phi_next).mean()
-            self.forward_loss = float(error.detach())
+            self.forward_loss = error.detach()
             return (1 - self.beta) * loss + self.beta * error
 
         self.trainer.learn(obs, loss_of)

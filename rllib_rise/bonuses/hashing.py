@@ -22,9 +22,11 @@ def cell_codes(obs: Tensor, cell: float) -> Tensor:
 
 
 def _cell_codes(obs: Tensor, cell: float) -> Tensor:
-    grid = (flat(obs).double() / cell).round().long()
-    places = torch.arange(1, grid.shape[1] + 1, device=grid.device) * _FIRST
-    return scramble(scramble(grid + places).sum(1))
+    x = flat(obs) if obs.dtype == torch.uint8 else flat(obs).double()
+    grid = (x / cell).round().long()
+    # Multilinear: an odd multiplier of its own for each number, sums modulo 2^64.
+    places = scramble(torch.arange(1, grid.shape[1] + 1, device=grid.device) * _FIRST) | 1
+    return scramble((grid * places).sum(1))
 
 
 def sign_codes(obs: Tensor, directions: Tensor, center: Tensor) -> Tensor:

@@ -10,6 +10,8 @@
 Departures: observations are whitened by running moments; the paper's policy loss is not part of the
 model's objective (its weight lambda), nor is there a gradient from the policy; continuous actions
 are predicted by a Gaussian. The paper's factor eta is lambda_0.
+
+Logged: `icm_inverse_loss` and `icm_forward_loss`, of the last minibatch.
 """
 
 from __future__ import annotations
@@ -71,6 +73,6 @@ class ICM(Bonus):
     def metrics(self) -> dict[str, float]:
         """Losses of the last minibatch."""
         return {
-            "icm_inverse_loss": self.dynamics.inverse_loss,
-            "icm_forward_loss": self.dynamics.forward_loss,
+            "icm_inverse_loss": float(self.dynamics.inverse_loss),
+            "icm_forward_loss": float(self.dynamics.forward_loss),
         }

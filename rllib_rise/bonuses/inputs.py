@@ -15,6 +15,7 @@ from rllib_rise.encoders.random import conv_trunk
 _CLIP = 5.0
 _HIDDEN = 256
 _EPSILON = 1e-8
+_ROWS = 256
 
 
 class Whitening(nn.Module):
@@ -33,12 +34,12 @@ class Whitening(nn.Module):
         if self.seen.count > 0:
             return self.seen
         own = RunningMoments(tuple(self.seen.mean.shape)).to(obs.device)
-        own.update(flat(obs))
+        take_in(own, obs)
         return own
 
     def update(self, obs: Tensor) -> None:
         """Take a batch into the moments."""
-        self.seen.update(flat(obs))
+        take_in(self.seen, obs)
 
     def forward(self, obs: Tensor, moments: RunningMoments | None = None) -> Tensor:
         """The whitened observations, by the given moments or by those of all that was seen."""
@@ -49,6 +50,12 @@ class Whitening(nn.Module):
             return x
         images = x.reshape(len(obs), *self.obs_shape)
         return images if image_layout(self.obs_shape).channels_first else images.movedim(-1, 1)
+
+
+def take_in(moments: RunningMoments, obs: Tensor) -> None:
+    """Update moments per feature, a part at a time: moments are taken in float64."""
+    for chunk in obs.split(_ROWS):
+        moments.update(flat(chunk))
 
 
 def flat(obs: Tensor) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -46,18 +47,19 @@ class Trainer(nn.Module):
             The mean loss of the last pass.
         """
         generator = torch.Generator().manual_seed(self._seed * 1_000_003 + int(self.updates))
-        total = 0.0
+        count, total = len(batch), torch.zeros(())
         for _ in range(self._settings.epochs):
-            order = torch.randperm(len(batch), generator=generator).to(batch.device)
-            total = 0.0
-            for rows in order.split(self._settings.minibatch_size):
+            order = torch.randperm(count, generator=generator).to(batch.device)
+            total = torch.zeros((), device=batch.device)
+            # Parts of nearly equal size: a last one of a single row would count like all others.
+            for rows in order.tensor_split(math.ceil(count / self._settings.minibatch_size) or 1):
                 loss = loss_of(rows)
                 self.optimizer.zero_grad()
                 loss.backward()
                 self.optimizer.step()
-                total += float(loss.detach()) * len(rows)
+                total += loss.detach() * len(rows)
         self.updates += 1
-        return total / max(1, len(batch))
+        return float(total) / max(1, count)
 
     def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
         super()._save_to_state_dict(destination, prefix, keep_vars)

@@ -1,23 +1,27 @@
 """MaxRényi: exploration by maximising the Rényi entropy (Zhang, Cai, Huang, Li 2021).
 
-1. A VAE models the density d of the states in the batch; -log d is its negative ELBO: the
-   reconstruction's error under a Gaussian whose variance is the batch's mean squared error, and the
-   KL divergence. With `over: state-action` a head on the VAE's latent adds -log p(a | s).
+1. A VAE models the density d of states; -log d is its negative ELBO: the reconstruction's error
+   under a Gaussian whose variance is the batch's mean squared error, and the KL divergence. With
+   `over: state-action` a head on the VAE's latents adds -log p(a | s).
 2. The gradient of the Rényi entropy of order alpha is that of the return with the reward
-   r = d^(alpha - 1), so r = exp((1 - alpha) (-log d)), divided by the largest in the batch:
-   constant factors are lambda_0's, and densities of images are far out of range. Of images -log d
-   is taken per number that the image consists of: with all of it, the rarest state would have the
-   whole bonus.
+   r = d^(alpha - 1) / (mean of d^(alpha - 1)), which is computed in log space.
 3. After the batch was rewarded, the VAE takes Adam steps on it: it follows the policy. That makes
-   it the slowest of the bonuses.
+   it one of the slower bonuses.
 
 Departures: the paper prints the gradient with one term counted twice; the reward here is the one
 that agrees with finite differences. RISE's authors run it over states, which is the default; the
-paper itself is over state-action pairs.
+paper itself is over state-action pairs. d is that of the batches before, because models learn from
+a batch after it was rewarded; of the first batch all rewards are 1. The posterior's mean is
+decoded, not a sample. -log d is taken per number that a state consists of, and cut at 3 deviations
+above the batch's mean: else one state that the VAE reconstructs badly would have the whole bonus.
+So the order in effect is 1 - (1 - alpha) / D for D numbers, as it is for RISE's own reward.
+
+Logged: `max-renyi_loss`, the model's mean loss in its last pass over the batch.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any, Literal
 
 import gymnasium as gym
@@ -26,13 +30,16 @@ from pydantic import Field
 from torch import Tensor
 
 from rllib_rise.bonuses.actions import Actions
-from rllib_rise.bonuses.inputs import dense, flat
+from rllib_rise.bonuses.inputs import dense, take_in
 from rllib_rise.bonuses.learning import LearningSettings, Trainer
 from rllib_rise.bonuses.moments import RunningMoments
 from rllib_rise.bonuses.protocol import Bonus, Need, Transitions
 from rllib_rise.bonuses.registry import register_bonus
 from rllib_rise.encoders import VAEEncoder
-from rllib_rise.encoders.base import is_image
+from rllib_rise.encoders.base import image_layout, is_image
+from rllib_rise.encoders.vae import VAEErrors
+
+_CUT = 3.0
 
 
 class MaxRenyiSettings(LearningSettings):
@@ -48,7 +55,7 @@ class MaxRenyiSettings(LearningSettings):
 
 @register_bonus
 class MaxRenyi(Bonus):
-    """r = d(s)^(alpha - 1) over the largest of the batch, d by a VAE that follows the policy."""
+    """r = d(s)^(alpha - 1) over its mean in the batch, d by a VAE that follows the policy."""
 
     name = "max-renyi"
     Settings = MaxRenyiSettings
@@ -65,8 +72,10 @@ class MaxRenyi(Bonus):
         self.vae = VAEEncoder(self.obs_shape, embedding_size=settings.embedding_size, seed=seed)
         self.vae.requires_grad_(True)
         self.actions: Actions | None = None
+        self._dimensions = self.vae.size
         if settings.over == "state-action":
             self.actions = Actions(action_space, self.name)
+            self._dimensions += self.actions.dimensions
             self.action_head = dense(
                 settings.embedding_size,
                 self.actions.outputs,
@@ -86,54 +95,57 @@ class MaxRenyi(Bonus):
 
     @torch.no_grad()
     def reward(self, batch: Transitions) -> Tensor:
-        """Rarer states and actions earn more, the rarest 1."""
-        if len(batch) == 0:
-            return batch.obs.new_zeros(0, dtype=torch.float32)
+        """Rarer states and actions earn more; the mean is 1."""
+        if self.trainer.updates == 0:
+            return torch.ones(len(batch), device=batch.obs.device)
+        nats = self.surprise(batch) / self._dimensions
+        nats = nats.clamp(max=nats.mean() + _CUT * nats.std(correction=0))
+        exponent = (1 - self.settings.alpha) * nats
+        return torch.exp(exponent - torch.logsumexp(exponent, dim=0) + math.log(len(batch)))
+
+    @torch.no_grad()
+    def surprise(self, batch: Transitions) -> Tensor:
+        """-log d of each transition, up to a constant of the batch, `[N]`."""
         chunks = batch.obs.split(self.settings.minibatch_size)
         parts = [self.vae.errors(chunk) for chunk in chunks]
-        squared_error, kl = (torch.cat(column) for column in zip(*parts, strict=True))
-        nats = self.vae.surprise(squared_error, kl)
-        if is_image(self.obs_shape):
-            nats = nats / self.vae.size
-        if self.actions is not None:
-            assert batch.actions is not None
-            latents = torch.cat([self._latents(chunk) for chunk in chunks])
-            nats = nats + self.actions.surprise(self.action_head(latents), batch.actions)
-        return torch.exp((1 - self.settings.alpha) * (nats - nats.max()))
+        errors = VAEErrors(*(torch.cat(column) for column in zip(*parts, strict=True)))
+        nats = self.vae.surprise(errors)
+        if self.actions is None:
+            return nats
+        assert batch.actions is not None
+        return nats + self.actions.surprise(self.action_head(errors.latents), batch.actions)
 
     def update(self, batch: Transitions) -> None:
         """Let the density follow."""
         obs, actions = batch.obs, batch.actions
-        self.obs_moments.update(flat(obs))
-        self._rescale()
+        take_in(self.obs_moments, obs)
+        self._rescale(in_bytes=obs.dtype == torch.uint8)
         noise = torch.Generator().manual_seed(self.seed * 1_000_003 + int(self.trainer.updates))
 
         def loss_of(rows: Tensor) -> Tensor:
-            loss = self.vae.loss(*self.vae.errors(obs[rows], noise))
+            errors = self.vae.errors(obs[rows], noise)
             if self.actions is None:
-                return loss
+                return self.vae.loss(errors)
             assert actions is not None
-            guess = self.action_head(self._latents(obs[rows]).detach())
-            return loss + self.actions.surprise(guess, actions[rows]).mean()
+            guess = self.action_head(errors.latents.detach())
+            return self.vae.loss(errors) + self.actions.surprise(guess, actions[rows]).mean()
 
         self.vae.trunk.train()
         self._loss = self.trainer.learn(obs, loss_of)
         self.vae.trunk.eval()
 
     def metrics(self) -> dict[str, float]:
-        """The VAE's mean loss in its last pass over the batch."""
+        """The model's mean loss in its last pass over the batch."""
         return {"max-renyi_loss": self._loss}
 
-    def _rescale(self) -> None:
-        """Centre observations by all that were seen; vectors are scaled by their deviation too."""
-        shape = self.vae.center.shape
-        center = self.obs_moments.mean
+    def _rescale(self, *, in_bytes: bool) -> None:
+        """Centre and scale by all that was seen: vectors each feature, images as a whole."""
+        center, deviation = self.obs_moments.mean, self.obs_moments.std
         if is_image(self.obs_shape):
-            center = self.vae._prepare(center.reshape(1, *self.obs_shape))[0]
-        else:
-            deviation = self.obs_moments.std
-            self.vae.scale.copy_(torch.where(deviation > 0, deviation, 1.0))
-        self.vae.center.copy_(center.reshape(shape))
-
-    def _latents(self, obs: Tensor) -> Tensor:
-        return self.vae.encode(self.vae._prepare(obs))
+            center = center.reshape(self.obs_shape)
+            if not image_layout(self.obs_shape).channels_first:
+                center = center.movedim(-1, 0)
+            # Bytes are in [0, 1] already.
+            deviation = torch.ones(()) if in_bytes else deviation.square().mean().sqrt()
+        self.vae.center.copy_(center)
+        self.vae.scale.copy_(torch.where(deviation > 0, deviation, 1.0))

@@ -2,8 +2,8 @@
 
 1. Features are learned by an inverse model: what the agent can influence.
 2. A memory holds the features of the episode's states. d_i are the squared distances of s_{t+1} to
-   its k nearest of them, d_m is their running mean. The kernel is near 1 for neighbours that are as
-   good as equal:
+   its k nearest of them, d_m is the running mean of such. The kernel is near 1 for neighbours that
+   are as good as equal:
 
        K_i = epsilon / (max(d_i / d_m - xi, 0) + epsilon)
        episodic bonus = 1 / (sqrt(sum_i K_i) + c),  or 0 where the root and c exceed s_m
@@ -11,12 +11,16 @@
 3. It is multiplied by the life-long novelty min(max(1 + (e - mean(e)) / std(e), 1), L), e the error
    of RND on s_{t+1} with its running moments.
 
-Constants are the paper's: epsilon and c 0.001, xi 0.008, s_m 8, L 5, k 10.
+Constants are those of the paper's table: epsilon 0.0001, c 0.001, xi 0.008, s_m 8, L 5, k 10.
 
-Departures: d_m moves once per batch, not once per step. Neighbours that an episode does not have
-yet count as ones at the mean distance: taken as absent, as printed, the first step of an episode
-would earn a hundred times as much as any later one. One policy is trained with one weight
-lambda_0; the paper's family of policies, from exploiting to exploring, is another algorithm.
+Departures: d_m moves once per batch, by a hundredth of the way to the batch's mean. Neighbours that
+an episode does not have yet count as ones at the mean distance: taken as absent, as printed, the
+first step of an episode would earn thirty times as much as a later one among strangers. One policy
+is trained with one weight lambda_0; the paper's family of policies, from exploiting to exploring,
+is another algorithm.
+
+Logged: `ngu_episodic` and `ngu_lifelong`, the means of the two factors; `ngu_inverse_loss`, of the
+last minibatch; `ngu_rnd_loss`.
 """
 
 from __future__ import annotations
@@ -30,15 +34,16 @@ from torch import Tensor
 
 from rllib_rise.bonuses.dynamics import Dynamics, DynamicsSettings
 from rllib_rise.bonuses.episodes import EpisodicMemory
-from rllib_rise.bonuses.moments import RunningMoments, standardized
+from rllib_rise.bonuses.moments import standardized
 from rllib_rise.bonuses.protocol import Bonus, Need, Transitions
 from rllib_rise.bonuses.registry import parse_settings, register_bonus
 from rllib_rise.bonuses.rnd import RND
 
-_EPSILON = 0.001
+_EPSILON = 0.0001
 _C = 0.001
 _XI = 0.008
 _MOST_SIMILAR = 8.0
+_RATE = 0.01
 
 
 class NGUSettings(DynamicsSettings):
@@ -59,6 +64,7 @@ class NGU(Bonus):
 
     name = "ngu"
     Settings = NGUSettings
+    mean_square: Tensor
 
     def __init__(
         self,
@@ -80,9 +86,9 @@ class NGU(Bonus):
                 "minibatch_size": settings.minibatch_size,
             },
         )
-        self.rnd = RND(rnd_settings, self.obs_shape, seed=seed)
-        self.distance = RunningMoments()
-        self.memory = EpisodicMemory()
+        self.rnd = RND(rnd_settings, self.obs_shape, seed=seed + 1)
+        self.register_buffer("mean_square", torch.zeros((), dtype=torch.float64))
+        self.memory = EpisodicMemory(settings.memory_size)
         self._squares: Tensor | None = None
         self._features: tuple[Tensor, Tensor] | None = None
         self._figures: dict[str, float] = {}
@@ -110,8 +116,9 @@ class NGU(Bonus):
     def update(self, batch: Transitions) -> None:
         """Remember the states, then teach the models this batch."""
         if self._squares is not None and self._features is not None:
-            self.distance.update(self._squares[self._squares.isfinite()])
-            self.memory.remember(batch, *self._features)
+            phi, phi_next = self._features
+            self.mean_square.copy_(self._moved(self._squares))
+            self.memory.remember(batch, phi.__getitem__, phi_next)
         self.dynamics.update(batch)
         self.rnd.update(batch)
 
@@ -123,22 +130,29 @@ class NGU(Bonus):
         """The two factors' means, and the models' losses."""
         return {
             **self._figures,
-            "ngu_inverse_loss": self.dynamics.inverse_loss,
+            "ngu_inverse_loss": float(self.dynamics.inverse_loss),
             **{f"ngu_{name}": value for name, value in self.rnd.metrics().items()},
         }
 
     def _episodic(self, squares: Tensor) -> Tensor:
         """From `[N, k]` squared distances, infinite where there is no such neighbour."""
         finite = squares.isfinite()
-        mean = self.distance.mean
-        if self.distance.count == 0 and bool(finite.any()):
-            mean = squares[finite].double().mean()
+        mean = self.mean_square if bool(self.mean_square > 0) else self._moved(squares)
         if not bool(mean > 0):
             mean = torch.ones_like(mean)
         scaled = torch.where(finite, squares / mean.to(squares.dtype), 1.0)
         kernel = _EPSILON / ((scaled - _XI).clamp(min=0) + _EPSILON)
         similarity = kernel.sum(1).sqrt() + _C
         return torch.where(similarity > _MOST_SIMILAR, 0.0, 1 / similarity)
+
+    def _moved(self, squares: Tensor) -> Tensor:
+        """The running mean with this batch; at first, that of the batch."""
+        known = squares[squares.isfinite()].double()
+        if len(known) == 0:
+            return self.mean_square
+        if not bool(self.mean_square > 0):
+            return known.mean()
+        return self.mean_square + _RATE * (known.mean() - self.mean_square)
 
     def _neighbors(self, batch: Transitions, phi: Tensor, phi_next: Tensor) -> Tensor:
         """Squared distances of each s_{t+1} to its k nearest earlier states, `[N, k]`.
@@ -147,11 +161,11 @@ class NGU(Bonus):
         """
         ids, k = batch.episode_ids, self.settings.k
         assert ids is not None
-        memory_ids, memory = self.memory.recall(batch, phi)
+        memory_ids, memory = self.memory.recall(batch, phi.__getitem__)
         found = phi_next.new_full((len(ids), k), torch.inf)
         for episode in torch.unique(ids):
             rows = (ids == episode).nonzero().squeeze(1)
-            before = memory[memory_ids == episode][-self.settings.memory_size :]
+            before = memory[memory_ids == episode]
             visited = torch.cat([before, phi_next[rows]])
             # Exact: the product form would tell equal states apart.
             squares = torch.cdist(

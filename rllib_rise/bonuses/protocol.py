@@ -42,8 +42,9 @@ class Transitions:
         episodes: number of the episode chunk that each transition belongs to, `[N]`, transitions
             of a chunk in their order; given if needed.
         episode_ids: a number for each transition's episode that stays the same in all its chunks,
-            `[N]`, transitions in their order; given if whole episodes are needed.
-        done: whether the episode is over with this transition, `[N]`; given with `episode_ids`.
+            `[N]`, transitions of an episode in their order; given if whole episodes are needed.
+        steps: t, counted from the start of the episode, `[N]`; given with `episode_ids`.
+        done: whether the episode is over with this transition, `[N]`; likewise.
     """
 
     obs: Tensor
@@ -51,10 +52,15 @@ class Transitions:
     actions: Tensor | None = None
     episodes: Tensor | None = None
     episode_ids: Tensor | None = None
+    steps: Tensor | None = None
     done: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.obs)
+
+    def __getitem__(self, rows: Tensor) -> Transitions:
+        """Some of them, or all in another order."""
+        return Transitions(**{name: tensor[rows] for name, tensor in self.tensors().items()})
 
     def tensors(self) -> dict[str, Tensor]:
         """Those that are given, by name."""

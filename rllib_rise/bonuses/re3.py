@@ -1,4 +1,17 @@
-"""RE3: random encoders for efficient exploration (Seo et al. 2021)."""
+"""RE3: random encoders for efficient exploration (Seo et al. 2021).
+
+1. Observations are embedded by a random network that is never trained.
+2. The bonus is log(1 + rho_t), rho_t the distance of s_t's embedding to its k-th nearest neighbour
+   in the batch, itself excluded.
+
+Departures: off-policy, RE3 looks for neighbours in the whole replay buffer, and normalises the
+bonus by its running deviation; here the batch is the particle set always, and `standardize` is an
+option.
+
+Logged: `re3_k`; `re3_entropy`, the Shannon entropy of the embeddings by their distances;
+`re3_duplicates`, the share of transitions whose k-th neighbour is at distance 0; and
+`intrinsic_clipped_k`, how many had fewer than k others.
+"""
 
 from __future__ import annotations
 
@@ -22,11 +35,7 @@ class RE3Settings(StateEntropySettings):
 
 @register_bonus
 class RE3(StateEntropyBonus):
-    """r_hat(s_t) = log(1 + rho_t), rho_t the distance to the k-th neighbour in a random embedding.
-
-    RE3 looks for neighbours in the replay buffer off-policy and in the batch on-policy; here the
-    batch is the particle set always.
-    """
+    """log(1 + rho_t), rho_t the distance to the k-th neighbour in a random embedding."""
 
     name = "re3"
     Settings = RE3Settings

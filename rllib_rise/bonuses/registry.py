@@ -59,12 +59,14 @@ def resolve_bonus(method: str | type[Bonus]) -> type[Bonus]:
     )
 
 
-def parse_settings(bonus: type[Bonus], values: Mapping[str, Any]) -> BonusSettings:
+def parse_settings(
+    bonus: type[Bonus], values: Mapping[str, Any], *, place: str = "intrinsic."
+) -> BonusSettings:
     """Validate `values` with the bonus' own model; errors are `ConfigError`s in plain words."""
     try:
         return bonus.Settings(**values)
     except ValidationError as error:
-        raise ConfigError(explain(error, bonus.Settings, prefix="intrinsic.")) from None
+        raise ConfigError(explain(error, bonus.Settings, prefix=place)) from None
 
 
 def explain(error: ValidationError, model: type[BaseModel], *, prefix: str = "") -> str:

@@ -6,12 +6,17 @@
 3. States are the same where they lie in the same cell of a grid. Episodes that go on in the next
    batch keep their counts.
 
-Departures: as for ICM; the paper weighs the inverse loss 0.1 and the forward loss 10 beside the
-policy's, here beta does; counts are exact but for cells of the grid.
+Departures: as for ICM. The authors' weights of the losses, 10 for the forward and 0.1 for the
+inverse one, are a beta of 0.99. Of all unfinished episodes together the latest million steps are
+remembered.
+
+Logged: `ride_inverse_loss` and `ride_forward_loss`, of the last minibatch; `ride_visits`, the mean
+number of visits that bonuses of the batch were divided by the root of.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import gymnasium as gym
@@ -30,6 +35,9 @@ from rllib_rise.bonuses.registry import register_bonus
 class RIDESettings(ICMSettings):
     """Settings of impact-driven exploration."""
 
+    beta: float = Field(
+        0.99, gt=0, lt=1, description="Weight of the forward loss; the inverse has the rest."
+    )
     cell: float = Field(
         0.05,
         gt=0,
@@ -58,6 +66,7 @@ class RIDE(Bonus):
             settings, self.obs_shape, action_space, method=self.name, beta=settings.beta, seed=seed
         )
         self.memory = EpisodicMemory()
+        self._visited: Tensor | None = None
         self._visits = 1.0
 
     @classmethod
@@ -69,17 +78,21 @@ class RIDE(Bonus):
     def reward(self, batch: Transitions) -> Tensor:
         """Impact over the root of the visits."""
         assert batch.episode_ids is not None
+        assert batch.next_obs is not None
         phi, phi_next = self.dynamics.embed(batch)
-        first, visited = self._codes(batch)
-        ids, codes = self.memory.recall(batch, first)
-        everything = visits_so_far(torch.cat([ids, batch.episode_ids]), torch.cat([codes, visited]))
+        self._visited = cell_codes(batch.next_obs, self.settings.cell)
+        ids, codes = self.memory.recall(batch, self._first(batch))
+        everything = visits_so_far(
+            torch.cat([ids, batch.episode_ids]), torch.cat([codes, self._visited])
+        )
         visits = everything[len(ids) :].to(phi.dtype)
         self._visits = float(visits.mean()) if len(visits) else 1.0
         return (phi_next - phi).norm(dim=1) * visits.rsqrt()
 
     def update(self, batch: Transitions) -> None:
         """Remember the visits, then teach the models this batch."""
-        self.memory.remember(batch, *self._codes(batch))
+        if self._visited is not None:
+            self.memory.remember(batch, self._first(batch), self._visited)
         self.dynamics.update(batch)
 
     def nbytes(self) -> int:
@@ -89,12 +102,10 @@ class RIDE(Bonus):
     def metrics(self) -> dict[str, float]:
         """Losses of the last minibatch, and mean visits of an episode to its states."""
         return {
-            "ride_inverse_loss": self.dynamics.inverse_loss,
-            "ride_forward_loss": self.dynamics.forward_loss,
+            "ride_inverse_loss": float(self.dynamics.inverse_loss),
+            "ride_forward_loss": float(self.dynamics.forward_loss),
             "ride_visits": self._visits,
         }
 
-    def _codes(self, batch: Transitions) -> tuple[Tensor, Tensor]:
-        assert batch.next_obs is not None
-        cell = self.settings.cell
-        return cell_codes(batch.obs, cell), cell_codes(batch.next_obs, cell)
+    def _first(self, batch: Transitions) -> Callable[[Tensor], Tensor]:
+        return lambda rows: cell_codes(batch.obs[rows], self.settings.cell)

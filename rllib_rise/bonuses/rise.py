@@ -45,9 +45,10 @@ class RISESettings(StateEntropySettings):
     """Settings of RISE; names are the paper's."""
 
     alpha: float = Field(0.1, description="Order of the Rényi entropy.")
-    k: int | Literal["auto"] = Field(
+    k: int | Literal["auto", "random"] = Field(
         "auto",
-        description="Which neighbour's distance counts (self excluded); auto searches it.",
+        description="Which neighbour's distance counts (self excluded); auto searches it, random "
+        "draws one up to 15 by the seed, for ablations.",
     )
     form: Literal["paper", "box-cox", "intrinsic-dim"] = Field(
         "paper", description="How a distance becomes a reward."
@@ -70,11 +71,13 @@ class RISESettings(StateEntropySettings):
     @field_validator("k", mode="before")
     @classmethod
     def _check_k(cls, value: Any) -> Any:
-        if value == "auto" or (
+        if value in ("auto", "random") or (
             isinstance(value, int) and not isinstance(value, bool) and value > 0
         ):
             return value
-        raise ConfigError(f"intrinsic.k={value!r} must be an integer of at least 1, or 'auto'")
+        raise ConfigError(
+            f"intrinsic.k={value!r} must be an integer of at least 1, 'auto' or 'random'"
+        )
 
     @model_validator(mode="after")
     def _check(self) -> RISESettings:
@@ -120,6 +123,8 @@ class RISE(StateEntropyBonus):
         self.log_distance = RunningMoments()
         self.inverse_dimension = RunningMoments()
         self.register_buffer("searched_k", torch.zeros((), dtype=torch.int64))
+        generator = torch.Generator().manual_seed(seed)
+        self._drawn_k = int(torch.randint(_least_k(settings), K_MAX + 1, (), generator=generator))
 
     @classmethod
     def needs(cls, settings: Any) -> frozenset[Need]:
@@ -140,13 +145,15 @@ class RISE(StateEntropyBonus):
 
     @property
     def k(self) -> int:
-        """The configured neighbour, or the one that was found."""
+        """The configured neighbour, or the one that was found or drawn."""
+        if self.settings.k == "random":
+            return self._drawn_k
         return int(self.searched_k) if self.settings.k == "auto" else self.settings.k
 
     @classmethod
     def largest_k(cls, settings: Any) -> int:
-        """The configured k, or the largest that the search tries."""
-        return K_MAX if settings.k == "auto" else settings.k
+        """The configured k, or the largest that may be found or drawn."""
+        return settings.k if isinstance(settings.k, int) else K_MAX
 
     @classmethod
     def warmup_steps(cls, settings: Any, obs_shape: tuple[int, ...]) -> int:
@@ -255,7 +262,7 @@ class RISE(StateEntropyBonus):
             k_max=K_MAX,
             num_subsets=NUM_SUBSETS,
             seed=self.seed,
-            k_min=2 if self.settings.form == "intrinsic-dim" else 1,
+            k_min=_least_k(self.settings),
             backend=self.settings.knn_backend,
         )
         if found.k is None:
@@ -314,6 +321,11 @@ class RISE(StateEntropyBonus):
         if self.settings.form == "intrinsic-dim" and self.inverse_dimension.count > 0:
             figures["rise_intrinsic_dimension"] = float(1 / self.inverse_dimension.mean)
         return figures
+
+
+def _least_k(settings: RISESettings) -> int:
+    """A dimension is estimated from the distances to two neighbours at least."""
+    return 2 if settings.form == "intrinsic-dim" else 1
 
 
 def _load(settings: RISESettings, obs_shape: tuple[int, ...]) -> VAEEncoder:

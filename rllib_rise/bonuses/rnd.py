@@ -10,6 +10,10 @@ Departures: the paper divides by the deviation of the discounted sum of bonuses,
 filter over time per environment; the deviation of the bonus itself differs by a slowly varying
 factor that lambda_0 absorbs. The paper has a second value head for the bonus with a discount of
 its own and treats it as non-episodic; here the bonus is added to the reward as for all methods.
+The paper collects the first moments of observations with a random agent, and trains the predictor
+on a part of each batch where there are many environments; neither is done here.
+
+Logged: `rnd_loss`, the predictor's mean error in its last pass over the batch.
 """
 
 from __future__ import annotations

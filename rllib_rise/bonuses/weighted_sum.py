@@ -3,7 +3,12 @@
     r_hat = sum_i lambda_i(t) r_i,  lambda_i(t) = lambda_0,i (1 - kappa_i)^t_i
 
 Each part is a method with its settings; `standardize` brings parts to the same scale before they
-are weighed. The sum's own weight comes on top, and is 1 by default.
+are weighed. The sum's own weight comes on top, and is 1 by default. With several learners all of
+them get all observations, whatever the parts could do with. Phase 1 is that of the parts that have
+one; the page about a run shows that of the first.
+
+Logged: `sum_0_mean`, what the first part adds on average, `sum_0_` and the name of each of its own
+figures; likewise for the others.
 """
 
 from __future__ import annotations
@@ -27,7 +32,12 @@ from rllib_rise.bonuses.protocol import (
     Need,
     Transitions,
 )
-from rllib_rise.bonuses.registry import parse_settings, register_bonus, resolve_bonus
+from rllib_rise.bonuses.registry import (
+    WITHOUT_BONUS,
+    parse_settings,
+    register_bonus,
+    resolve_bonus,
+)
 from rllib_rise.errors import ConfigError
 
 # They say what happens to the reward as a whole.
@@ -45,26 +55,30 @@ class SumSettings(BonusSettings):
     @model_validator(mode="after")
     def _check(self) -> SumSettings:
         for number, part in enumerate(self.parts):
-            if "method" not in part:
-                raise ConfigError(f"intrinsic.parts[{number}] has no method")
+            method = part.get("method")
+            if method in WITHOUT_BONUS or not isinstance(method, (str, type)):
+                raise ConfigError(
+                    f"intrinsic.parts[{number}].method={method!r}: name a method with a bonus"
+                )
             for key in _OF_THE_SUM:
                 if key in part:
                     raise ConfigError(
                         f"intrinsic.parts[{number}].{key} belongs to the sum: intrinsic.{key}"
                     )
-        list(self.summands)
+        self.summands  # noqa: B018 (errors come here, where the settings are read)
         return self
 
     @cached_property
     def summands(self) -> list[tuple[type[Bonus], BonusSettings]]:
         """Class and settings of each part."""
         found = []
-        for part in self.parts:
+        for number, part in enumerate(self.parts):
             bonus = resolve_bonus(part["method"])
             if issubclass(bonus, WeightedSum):
                 raise ConfigError("intrinsic.parts: a sum of sums is a sum, write it as one")
             values = {key: value for key, value in part.items() if key != "method"}
-            found.append((bonus, parse_settings(bonus, values)))
+            settings = parse_settings(bonus, values, place=f"intrinsic.parts[{number}].")
+            found.append((bonus, settings))
         return found
 
     def needs(self) -> frozenset[Need]:
@@ -93,9 +107,9 @@ class WeightedSum(Bonus):
     ) -> None:
         super().__init__(settings, obs_shape, seed=seed)
         self.parts = nn.ModuleList()
-        for bonus, part in settings.summands:
+        for number, (bonus, part) in enumerate(settings.summands):
             spaces = {"action_space": action_space} if Need.ACTIONS in bonus.needs(part) else {}
-            self.parts.append(bonus(part, obs_shape, seed=seed, **spaces))
+            self.parts.append(bonus(part, obs_shape, seed=seed + number, **spaces))
         self.moments = nn.ModuleList(RunningMoments() for _ in self.parts)
         self._rewards: list[Tensor] = []
         self._means: list[float] = []

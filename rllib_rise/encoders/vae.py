@@ -21,6 +21,7 @@ from __future__ import annotations
 import math
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -54,6 +55,20 @@ class FitProgress:
     heldout_loss: float
     reconstruction: float
     kl: float
+
+
+class VAEErrors(NamedTuple):
+    """What the ELBO of `[N]` observations is made of.
+
+    Attributes:
+        squared: Mean squared error over dimensions, `[N]`.
+        kl: KL divergence summed over latents, `[N]`.
+        latents: The posterior's mean, `[N, m]`.
+    """
+
+    squared: Tensor
+    kl: Tensor
+    latents: Tensor
 
 
 class VAEEncoder(Encoder):
@@ -252,7 +267,7 @@ class VAEEncoder(Encoder):
         total = 0.0
         # Parts of nearly equal size: none is too small for batch statistics.
         for part in rows.tensor_split(math.ceil(len(rows) / self.batch_size)):
-            loss = self.loss(*self.errors(obs[part], generator))
+            loss = self.loss(self.errors(obs[part], generator))
             self._require_finite(float(loss.detach()), epoch)
             optimizer.zero_grad()
             loss.backward()
@@ -268,16 +283,14 @@ class VAEEncoder(Encoder):
         generator = torch.Generator().manual_seed(self.seed)
         squared_error, divergence = 0.0, 0.0
         for part in rows.split(self.batch_size):
-            error, kl = self.errors(obs[part], generator)
-            squared_error += float(error.sum())
-            divergence += float(kl.sum())
+            errors = self.errors(obs[part], generator)
+            squared_error += float(errors.squared.sum())
+            divergence += float(errors.kl.sum())
         mse = torch.tensor(squared_error / len(rows), dtype=torch.float64)
         return float(self._reconstruction(mse)), divergence / len(rows)
 
-    def errors(
-        self, obs: Tensor, generator: torch.Generator | None = None
-    ) -> tuple[Tensor, Tensor]:
-        """Mean squared error over dimensions, and KL summed over latents, per observation.
+    def errors(self, obs: Tensor, generator: torch.Generator | None = None) -> VAEErrors:
+        """What the ELBO is made of, for one chunk of observations.
 
         Without a generator the posterior's mean is decoded, not a sample.
         """
@@ -289,19 +302,19 @@ class VAEEncoder(Encoder):
             noise = torch.randn(mean.shape, generator=generator).to(mean.device)
             z = mean + noise * torch.exp(0.5 * log_variance)
         kl = 0.5 * (mean.square() + log_variance.exp() - 1 - log_variance).sum(1)
-        return (self.decoder(z) - x).square().flatten(1).mean(1), kl
+        return VAEErrors((self.decoder(z) - x).square().flatten(1).mean(1), kl, mean)
 
-    def loss(self, squared_error: Tensor, kl: Tensor) -> Tensor:
-        """The negative ELBO of a minibatch, from its `errors`."""
-        return self._reconstruction(squared_error.mean()) + kl.mean()
+    def loss(self, errors: VAEErrors) -> Tensor:
+        """The negative ELBO of a minibatch."""
+        return self._reconstruction(errors.squared.mean()) + errors.kl.mean()
 
-    def surprise(self, squared_error: Tensor, kl: Tensor) -> Tensor:
+    def surprise(self, errors: VAEErrors) -> Tensor:
         """The negative ELBO of each observation, in nats up to a constant of the batch, `[N]`.
 
         The reconstruction's variance is that of the batch, as in `loss`.
         """
-        variance = squared_error.mean() + _VARIANCE_FLOOR
-        return 0.5 * self.size * squared_error / variance + kl
+        variance = errors.squared.mean() + _VARIANCE_FLOOR
+        return 0.5 * self.size * errors.squared / variance + errors.kl
 
     @property
     def size(self) -> int:

@@ -11,10 +11,12 @@ from rllib_rise.envs.maze_structure import MazeStructure, generate_maze
 
 ATARI_ID = "rise/Atari-v0"
 MAZE_ID = "rise/Maze-v0"
+MINIGRID_ID = "rise/MiniGrid-v0"
 MOUNTAIN_CAR_IDS = ("rise/MountainCar-v0", "rise/MountainCarContinuous-v0")
 IDS = {
     MAZE_ID: "rllib_rise.envs.maze:Maze",
     ATARI_ID: "rllib_rise.envs.atari:Atari",
+    MINIGRID_ID: "rllib_rise.envs.minigrid:MiniGrid",
     MOUNTAIN_CAR_IDS[0]: "rllib_rise.envs.mountain_car:MountainCar",
     MOUNTAIN_CAR_IDS[1]: "rllib_rise.envs.mountain_car:MountainCarContinuous",
 }
@@ -26,6 +28,7 @@ __all__ = [
     "ATARI_ID",
     "IDS",
     "MAZE_ID",
+    "MINIGRID_ID",
     "MOUNTAIN_CAR_IDS",
     "VECTOR_ENTRY_POINTS",
     "ExplorationStatistics",

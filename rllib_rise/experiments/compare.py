@@ -130,9 +130,10 @@ def summarise(out: Path) -> dict[str, Any]:
         goal = _goal_figures(finished, budget)
         if goal:
             methods[method]["goal"] = goal
-        methods[method]["steps_per_second"] = sum(r["steps_per_second"] for r in finished) / len(
-            finished
-        )
+        for name in ("steps_per_second", "bonus_seconds", "bonus_megabytes"):
+            values = [run[name] for run in finished if name in run]
+            if values:
+                methods[method][name] = sum(values) / len(values)
     improvement = {
         method: {
             figure: _as_json(probability_of_improvement([_values(finished, figure)], [base]))

@@ -22,6 +22,7 @@ _INSTALL_RAY = "pip install 'ray[rllib,tune,default]>=2.60,<2.61'"
 _EXTRAS = {
     "atari": (("ale_py",), "Atari games"),
     "bullet": (("pybullet", "pybullet_envs_gymnasium"), "PyBullet robots"),
+    "minigrid": (("minigrid",), "MiniGrid tasks"),
     "tune": (("optuna",), "hyperparameter search"),
 }
 _GIGABYTE = 1e9

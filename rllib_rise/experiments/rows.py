@@ -28,6 +28,7 @@ _ENV_METRICS = {
 _LEARNER_METRICS = (
     *("policy_loss", "vf_loss", "entropy", "mean_kl_loss"),  # PPO and APPO; SAC has the first
     *("pi_loss", "qf_loss", "qf_mean"),  # IMPALA; DQN and SAC
+    "alpha_value",  # SAC's temperature
 )
 
 

@@ -6,6 +6,7 @@ seed: 0
 stop: {env_steps: 150000}
 rllib: {lr: 0.0003, model_config: {fcnet_hiddens: [64, 64]}}  # or rl_module: package.module:Class
 intrinsic: {method: rise, alpha: 0.1}
+base: ../maze.yaml                    # a file whose data stand for what is not said in this one
 methods:                              # what `rise compare` gives the other methods
   re3: {lambda_0: 0.05}
   rise-5: {method: rise, k: 5}        # a name of your own, with the method it stands for
@@ -142,6 +143,13 @@ class Experiment(BaseModel):
 
 def load_experiment(path: Path, overrides: Iterable[str] = ()) -> Experiment:
     """Read a YAML file, apply `key=value` overrides, validate."""
+    return parse_experiment(apply_overrides(_read(path), overrides), source=str(path))
+
+
+def _read(path: Path, above: tuple[Path, ...] = ()) -> dict[str, Any]:
+    """The data of a file, over those of its `base`."""
+    if path.resolve() in above:
+        raise ConfigError(f"{path} is its own base")
     try:
         data = yaml.safe_load(path.read_text())
     except FileNotFoundError:
@@ -150,7 +158,25 @@ def load_experiment(path: Path, overrides: Iterable[str] = ()) -> Experiment:
         raise ConfigError(f"{path} is not valid YAML: {error}") from None
     if not isinstance(data, dict):
         raise ConfigError(f"{path} must hold a mapping with the keys {', '.join(_top_level())}")
-    return parse_experiment(apply_overrides(data, overrides), source=str(path))
+    base = data.pop("base", None)
+    if base is None:
+        return data
+    below = _read(path.parent / str(base), (*above, path.resolve()))
+    if "methods" in data:  # what is compared is the file's own affair
+        below.pop("methods", None)
+    return _over(below, data)
+
+
+def _over(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+    """Mappings are merged, all else is replaced; another `method` or `id` begins anew."""
+    defaults = {"method": "rise", "id": None}
+    if any(key in above and above[key] != below.get(key, d) for key, d in defaults.items()):
+        return above
+    merged = dict(below)
+    for key, value in above.items():
+        both = isinstance(value, dict) and isinstance(below.get(key), dict)
+        merged[key] = _over(below[key], value) if both else value
+    return merged
 
 
 def parse_experiment(data: dict[str, Any], *, source: str = "experiment") -> Experiment:

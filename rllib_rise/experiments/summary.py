@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -32,10 +33,27 @@ def summarise(run: RunDirectory, tracker: ExplorationTracker) -> dict[str, Any]:
     explored = tracker.figures()
     if explored:
         result |= {**explored, "first_goal_steps": tracker.first_goal_steps}
+    result |= _cost(rows)
     warnings = _warnings(rows)
     if warnings:
         result["warnings"] = warnings
     return result
+
+
+def _cost(rows: Sequence[Mapping[str, float | None]]) -> dict[str, float]:
+    """What the bonus takes: seconds per update, megabytes that it keeps; over all modules."""
+    figures = {}
+    for name, ending, of in (
+        ("bonus_seconds", "intrinsic_seconds", statistics.median),
+        ("bonus_megabytes", "intrinsic_megabytes", max),
+    ):
+        totals = [
+            [value for key, value in row.items() if key.endswith(ending) and value is not None]
+            for row in rows
+        ]
+        if any(totals):
+            figures[name] = float(of([sum(values) for values in totals if values]))
+    return figures
 
 
 def _steps_per_second(rows: Sequence[Mapping[str, float | None]]) -> float:

@@ -78,10 +78,7 @@ class IntrinsicConfigMixin:
         self.intrinsic_settings = {
             "method": method or current["method"],
             **{key: value for key, value in current.items() if key != "method"},
-            **{
-                key: _absolute(value) if key.endswith("_file") else value
-                for key, value in settings.items()
-            },
+            **_located(settings),
         }
         return self
 
@@ -259,6 +256,18 @@ class IntrinsicConfigMixin:
         _, settings = self.intrinsic_method()
         if settings.modules is None or module_id in settings.modules:
             state_shape(module_id, space, settings.state)
+
+
+def _located(settings: dict[str, Any]) -> dict[str, Any]:
+    """Settings with absolute paths, in the parts of a sum too."""
+    found = {}
+    for key, value in settings.items():
+        if key.endswith("_file"):
+            value = _absolute(value)
+        elif key == "parts" and isinstance(value, list):
+            value = [_located(part) if isinstance(part, dict) else part for part in value]
+        found[key] = value
+    return found
 
 
 def _absolute(path: Any) -> Any:

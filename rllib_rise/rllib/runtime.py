@@ -27,6 +27,7 @@ from rllib_rise.rllib.transitions import (
     Chunk,
     count_non_finite,
     gather_transitions,
+    in_order,
     no_transitions,
     select_transitions,
     state_shape,
@@ -167,8 +168,13 @@ class IntrinsicRuntime(Checkpointable):
         transitions, rows = own, slice(None)
         if self._gather is not None and not bonus.gathers:
             transitions, rows = gather_transitions(own, self._gather)
+        order = in_order(transitions)
+        if order is not None:
+            transitions = transitions[order]
         r_hat = self._reward(module_id, bonus, transitions)
         bonus.update(transitions)
+        if order is not None:
+            r_hat = r_hat[torch.argsort(order)]
         r_hat = r_hat[rows]
         weight, given = self.intrinsic_lambda, r_hat
         if self._settings.shuffle:

@@ -25,17 +25,20 @@ class Chunk(NamedTuple):
 
     Attributes:
         episode: A number that all chunks of the episode have in common.
+        start: The step of the episode with which it begins.
         done: Whether the episode ends with it.
     """
 
     episode: int
+    start: int
     done: bool
 
 
 def chunk_of(episode: SingleAgentEpisode) -> Chunk:
     """What identifies a chunk of an episode that RLlib has not made a batch of yet."""
     digest = hashlib.blake2b(str(episode.id_).encode(), digest_size=8).digest()
-    return Chunk(int.from_bytes(digest, "big", signed=True), bool(episode.is_done))
+    number = int.from_bytes(digest, "big", signed=True)
+    return Chunk(number, int(episode.t_started), bool(episode.is_done))
 
 
 def state_shape(
@@ -115,7 +118,7 @@ def select_transitions(
 
 
 def _whole_episodes(module_id: str, phantoms: Tensor, chunks: Sequence[Chunk]) -> dict[str, Tensor]:
-    """The episode of each transition, and whether it is its last.
+    """The episode of each transition, its step in it, and whether it is the last.
 
     Args:
         module_id: For errors.
@@ -132,9 +135,32 @@ def _whole_episodes(module_id: str, phantoms: Tensor, chunks: Sequence[Chunk]) -
         )
     ids = torch.tensor([chunk.episode for chunk in chunks], device=phantoms.device)
     over = torch.tensor([chunk.done for chunk in chunks], device=phantoms.device)
+    starts = torch.tensor([chunk.start for chunk in chunks], device=phantoms.device)
     last = torch.ones_like(numbers, dtype=torch.bool)
     last[:-1] = numbers[1:] != numbers[:-1]
-    return {"episode_ids": ids[numbers], "done": over[numbers] & last}
+    rows = torch.arange(len(numbers), device=phantoms.device)
+    begins = torch.where(last.roll(1), rows, 0).cummax(0).values
+    return {
+        "episode_ids": ids[numbers],
+        "steps": starts[numbers] + rows - begins,
+        "done": over[numbers] & last,
+    }
+
+
+def in_order(transitions: Transitions) -> Tensor | None:
+    """Where the transitions belong for each episode's to be in their order; None if they are.
+
+    RLlib cuts episodes to deal out equal numbers of steps to learners, the longest first.
+    """
+    ids, steps = transitions.episode_ids, transitions.steps
+    if ids is None or steps is None:
+        return None
+    grouped = torch.argsort(ids, stable=True)
+    same = ids[grouped][1:] == ids[grouped][:-1]
+    if bool((steps[grouped].diff()[same] > 0).all()):
+        return None
+    by_step = torch.argsort(steps, stable=True)
+    return by_step[torch.argsort(ids[by_step], stable=True)]
 
 
 def no_transitions(
@@ -142,6 +168,10 @@ def no_transitions(
 ) -> Transitions:
     """What a learner has of a module that is absent from its part of a batch."""
     nothing = torch.empty((0, *obs_shape), device=device)
+    whole = {}
+    if Need.WHOLE_EPISODES in needs:
+        number = torch.empty((0,), dtype=torch.int64, device=device)
+        whole = {"episode_ids": number, "steps": number, "done": number.bool()}
     return Transitions(
         obs=nothing,
         next_obs=nothing if Need.NEXT_OBS in needs else None,
@@ -149,12 +179,7 @@ def no_transitions(
         episodes=torch.empty((0,), dtype=torch.int64, device=device)
         if Need.EPISODES in needs
         else None,
-        episode_ids=torch.empty((0,), dtype=torch.int64, device=device)
-        if Need.WHOLE_EPISODES in needs
-        else None,
-        done=torch.empty((0,), dtype=torch.bool, device=device)
-        if Need.WHOLE_EPISODES in needs
-        else None,
+        **whole,
     )
 
 

@@ -206,3 +206,18 @@ def test_the_identity_keeps_bytes_as_bytes():
 def test_an_encoder_that_was_not_fitted_cannot_be_saved(tmp_path):
     with pytest.raises(RiseError, match="not fitted"):
         save_encoder(make(shape=(12, 12, 1)).encoder, tmp_path / "x")
+
+
+def test_a_random_k_is_drawn_by_the_seed_alone():
+    drawn = {make_with_random_k(seed).k for seed in range(200)}
+    assert drawn == set(range(1, 16))
+    bonus, other = make_with_random_k(3), make_with_random_k(4)
+    assert bonus.fitted
+    assert bonus.k == make_with_random_k(3).k != other.k
+    fixed = RISE(parse_settings(RISE, {"k": 3}), (2,))
+    bonus.load_state_dict(fixed.state_dict())  # settings are not state: a new config wins
+    assert bonus.k == make_with_random_k(3).k
+
+
+def make_with_random_k(seed: int) -> RISE:
+    return RISE(parse_settings(RISE, {"k": "random"}), (2,), seed=seed)

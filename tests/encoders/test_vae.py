@@ -216,17 +216,17 @@ def test_losses_are_those_of_the_formula():
         for weight in encoder.decoder.parameters():
             weight.zero_()
     obs = torch.full((4, 9, 9, 1), 0.25)
-    squared_error, kl = encoder.errors(obs, torch.Generator().manual_seed(0))
+    errors = encoder.errors(obs, torch.Generator().manual_seed(0))
     # The decoder gives 0: MSE = 1/16. KL = sum (mu^2 + s^2 - 1 - log s^2) / 2.
-    torch.testing.assert_close(squared_error, torch.full((4,), 0.0625))
+    torch.testing.assert_close(errors.squared, torch.full((4,), 0.0625))
     expected = 0.5 * (1.0 + (4 + np.exp(0.5) - 1 - 0.5) + (np.exp(-1.0) - 1 + 1))
-    torch.testing.assert_close(kl, torch.full((4,), expected, dtype=torch.float32))
+    torch.testing.assert_close(errors.kl, torch.full((4,), expected, dtype=torch.float32))
+    torch.testing.assert_close(errors.latents, torch.tensor([[1.0, -2.0, 0.0]]).expand(4, 3))
     nats = 81 / 2 * np.log(0.0625 + 1 / (12 * 255**2))
-    assert float(encoder.loss(squared_error, kl)) == pytest.approx(nats + expected)
+    assert float(encoder.loss(errors)) == pytest.approx(nats + expected)
     # Of each observation, with the variance of the batch, up to log sigma: all are equal here.
-    assert encoder.surprise(squared_error, kl).tolist() == pytest.approx(
-        [40.5 + expected] * 4, rel=1e-3
-    )
+    surprise = encoder.surprise(errors).tolist()
+    assert surprise == pytest.approx([40.5 + expected] * 4, rel=1e-3)
 
 
 @pytest.mark.parametrize("shape", [(6,), (9, 9, 1)])

@@ -98,7 +98,8 @@ def test_two_faiss_wheels_are_bad(monkeypatch, fresh_faiss):
 
 
 @pytest.mark.parametrize(
-    ("extra", "module"), [("atari", "ale_py"), ("bullet", "pybullet"), ("tune", "optuna")]
+    ("extra", "module"),
+    [("atari", "ale_py"), ("bullet", "pybullet"), ("minigrid", "minigrid"), ("tune", "optuna")],
 )
 def test_a_missing_extra_comes_with_its_command(monkeypatch, extra, module):
     found = doctor.find_spec

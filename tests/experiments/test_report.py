@@ -334,6 +334,43 @@ def test_data_of_a_comparison(tmp_path):
     assert shown == visited(7).ravel().tolist()
 
 
+def test_the_bonus_of_a_comparison_is_told_as_a_multiple_of_what_it_was_at_first(tmp_path):
+    out = none_and_rise(tmp_path / "comparison")
+    write_report([out])
+    data = read_csv(out / "report_data" / "intrinsic_reward.csv")
+    seed = [row for row in data if (row["method"], row["series"]) == ("rise", "seed_3")]
+    raw = [
+        row["intrinsic_reward_mean"] for row in RunDirectory(out / "rise" / "seed_3").read_metrics()
+    ]
+    assert raw[-1] < 0.2 * raw[0]
+    expected = [value / raw[0] for value in raw]  # the first row is beyond a twentieth already
+    assert floats(seed, "intrinsic_reward_mean") == pytest.approx(expected)
+
+
+def test_a_bonus_that_begins_at_nothing_has_no_multiples(tmp_path):
+    out = none_and_rise(tmp_path / "comparison")
+    for run in (out / "rise").iterdir():
+        metrics = run / "metrics.csv"
+        table = read_csv(metrics)
+        for row in table:
+            row["intrinsic_reward_mean"] = "0.0"
+        with metrics.open("w", newline="") as stream:
+            writer = csv.DictWriter(stream, list(table[0]))
+            writer.writeheader()
+            writer.writerows(table)
+    assert "intrinsic_reward" not in Page(write_report([out])).figures
+
+
+def test_the_cost_of_a_bonus_stands_in_the_table(tmp_path):
+    out = none_and_rise(tmp_path / "comparison")
+    for result in out.glob("rise/*/result.json"):
+        figures = json.loads(result.read_text())
+        write_json(result, figures | {"bonus_seconds": 0.0123, "bonus_megabytes": 1.5})
+    page = Page(write_report([out]))
+    for text in ("bonus, ms per update", "12.3", "bonus, MB kept", "1.5"):
+        assert text in page.text
+
+
 def test_comparison_can_be_run_again_from_the_page(tmp_path):
     out = none_and_rise(tmp_path / "comparison")
     page = Page(write_report([out]))

@@ -160,3 +160,50 @@ def test_unknown_environments_and_arguments_are_refused(env, words: str):
     with pytest.raises(ConfigError) as caught:
         build_config(parse_experiment({**MINIMAL, "env": env}))
     assert words in str(caught.value)
+
+
+def test_a_method_may_have_a_name_of_its_own_in_a_comparison(tmp_path: Path):
+    file = tmp_path / "e.yaml"
+    file.write_text(
+        "env: rise/Maze-v0\nstop: {env_steps: 100}\nintrinsic: {method: rise, k: 3}\n"
+        "methods:\n  shuffled: {method: rise, k: 4, shuffle: true}\n  chance: {method: random}\n"
+    )
+    experiment = load_experiment(file)
+    shuffled = experiment.with_method("shuffled", 7)
+    assert shuffled.method == "rise"
+    assert (shuffled.intrinsic["k"], shuffled.intrinsic["shuffle"]) == (4, True)
+    assert experiment.with_method("rise", 7).intrinsic["k"] == 3
+    assert experiment.with_method("chance", 7).intrinsic == {"method": "random"}
+    chosen = load_experiment(file, ["method=shuffled", "alpha=0.5"])
+    assert chosen.settings_of("rise")["k"] == 4
+    assert chosen.settings_of("rise")["alpha"] == 0.5
+
+
+def test_a_method_of_an_unknown_kind_is_refused(tmp_path: Path):
+    file = tmp_path / "e.yaml"
+    file.write_text("env: rise/Maze-v0\nstop: {env_steps: 9}\nmethods: {mine: {k: 4}}\n")
+    with pytest.raises(ConfigError, match="'mine' is unknown"):
+        load_experiment(file)
+
+
+def test_a_base_gives_what_a_file_does_not_say(tmp_path: Path):
+    (tmp_path / "base.yaml").write_text(
+        "env: {id: rise/Maze-v0, size: 7}\nstop: {env_steps: 100}\nrllib: {lr: 0.1, gamma: 0.9}\n"
+        "intrinsic: {method: rise, k: 3}\nmethods: {re3: {k: 2}}\n"
+    )
+    (tmp_path / "sub").mkdir()
+    file = tmp_path / "sub" / "e.yaml"
+    file.write_text("base: ../base.yaml\nrllib: {lr: 0.2}\nintrinsic: {alpha: 0.5}\n")
+    experiment = load_experiment(file)
+    assert experiment.rllib == {"lr": 0.2, "gamma": 0.9}
+    assert experiment.intrinsic == {"method": "rise", "k": 3, "alpha": 0.5}
+    assert experiment.env.kwargs == {"size": 7}
+    file.write_text(
+        "base: ../base.yaml\nintrinsic: {method: rnd}\nenv: {id: rise/MountainCar-v0}\n"
+    )
+    experiment = load_experiment(file)
+    assert experiment.intrinsic == {"method": "rnd"}
+    assert experiment.env.kwargs == {}
+    file.write_text("base: e.yaml\n")
+    with pytest.raises(ConfigError, match="its own base"):
+        load_experiment(file)

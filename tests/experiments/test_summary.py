@@ -28,3 +28,24 @@ def test_the_speed_is_that_of_training(tmp_path, warmup: int):
     assert found["steps_per_second"] == pytest.approx(300 / 4)  # 100 in 2 s, 200 in 2 s
     assert found["env_steps"] == warmup + 300
     assert found["seconds"] == 64
+
+
+def test_the_cost_of_the_bonus_is_that_of_all_modules(tmp_path):
+    run = RunDirectory(tmp_path)
+    metrics = MetricsFile(run.metrics, keep_iterations=0)
+    for iteration, seconds in enumerate((9.0, 0.1, 0.2), start=1):
+        metrics.append(
+            {
+                "iteration": iteration,
+                "env_steps": 100 * iteration,
+                "seconds": iteration,
+                "steps_per_second": 100.0,
+                "a/intrinsic_seconds": seconds,
+                "b/intrinsic_seconds": 0.5,
+                "a/intrinsic_megabytes": float(iteration),
+                "b/intrinsic_megabytes": 1.0,
+            }
+        )
+    found = summarise(run, ExplorationTracker())
+    assert found["bonus_seconds"] == pytest.approx(0.7)  # the median of 9.5, 0.6 and 0.7
+    assert found["bonus_megabytes"] == 4

@@ -23,7 +23,19 @@ HALF, FULL = 5.0, 10.2
 INK, FAINT = "#3c4043", "#d7dadd"
 """Colours of text and of lines that should not be noticed."""
 
-_METHOD_COLORS = {"none": "#5f6368", "rise": "#0072B2", "re3": "#D55E00", "rnd": "#009E73"}
+_METHOD_COLORS = {
+    "none": "#5f6368",
+    "random": "#a3a8ad",
+    "rise": "#0072B2",
+    "re3": "#D55E00",
+    "rnd": "#009E73",
+    "count": "#E69F00",
+    "icm": "#CC79A7",
+    "ride": "#56B4E9",
+    "ngu": "#7b4bb7",
+    "max-renyi": "#8c5a2b",
+    "sum": "#1a1a1a",
+}
 # Okabe-Ito without yellow, which is too faint on white; the colours that are easiest to read first.
 _COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#5f6368")
 

@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FuncFormatter, MaxNLocator
+from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
 
 from rllib_rise.experiments.report.canvas import FAINT, HALF, INK, as_svg, house_style
 
@@ -41,7 +41,12 @@ class Curve:
 
 
 def draw_curves(
-    name: str, curves: Sequence[Curve], y_label: str, *, limits: tuple[float, float] | None = None
+    name: str,
+    curves: Sequence[Curve],
+    y_label: str,
+    *,
+    limits: tuple[float, float] | None = None,
+    logarithmic: bool = False,
 ) -> str:
     """Lines over environment steps, labelled at their right ends where that is readable.
 
@@ -50,6 +55,7 @@ def draw_curves(
         curves: What to draw.
         y_label: What the values are; also the text for screen readers.
         limits: Of the y axis; from the data if None.
+        logarithmic: Whether equal ratios get equal heights; values must be positive.
     """
     with house_style():
         figure = Figure(figsize=(HALF, 2.9), layout="constrained")
@@ -63,7 +69,12 @@ def draw_curves(
             limits = (float(values[0]) - half, float(values[0]) + half)
         if limits is not None:
             axes.set_ylim(*limits)
-        axes.yaxis.set_major_locator(MaxNLocator(5, steps=_ROUND_STEPS))
+        if logarithmic:
+            axes.set_yscale("log")
+            axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+            axes.yaxis.set_minor_formatter(NullFormatter())
+        else:
+            axes.yaxis.set_major_locator(MaxNLocator(5, steps=_ROUND_STEPS))
         _finish(axes, y_label)
         _label_curves(figure, axes, [curve for curve in curves if curve.label])
         return as_svg(figure, name, f"{y_label} over environment steps")
@@ -127,9 +138,9 @@ def _label_curves(figure: Figure, axes: Axes, curves: Sequence[Curve]) -> None:
         columns = max(1, min(len(curves), 60 // (longest + 6)))
         figure.legend(handles=handles, loc="outside lower left", ncols=columns)
         return
-    bottom, top = axes.get_ylim()
-    axes.set_ylim(bottom, top)
-    ends = [(curve.values[-1] - bottom) / (top - bottom) for curve in curves]
+    axes.set_ylim(*axes.get_ylim())
+    to_axes = axes.transData + axes.transAxes.inverted()
+    ends = [to_axes.transform((0, curve.values[-1]))[1] for curve in curves]
     for curve, height in zip(curves, _spread_out(ends), strict=True):
         axes.annotate(
             curve.label,

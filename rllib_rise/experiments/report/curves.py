@@ -33,6 +33,12 @@ _CURVES = {
     ),
 }
 _SHARES = {"coverage": (0.0, 1.02), "duplicates": (0.0, 1.02)}
+_RELATIVE = (
+    "intrinsic reward, 1 = at first",
+    "Mean over the batch, before the weight λ, as a multiple of its mean in the first twentieth "
+    "of the budget: a bonus that vanishes goes to 0.",
+)
+_AT_FIRST, _WIDE, _LEAST_UNIT = 0.05, 10, 0.01
 _OWN_SCALE = " Each method has its own scale."
 _GRID_POINTS = 400
 
@@ -86,27 +92,50 @@ def comparison_curves(
     if not all(run.result for run in everything):
         lines = "Bold: IQM over finished seeds. Thin: single seeds, dashed if unfinished."
     panels = []
+    budget = max(run.config["stop"]["env_steps"] for run in everything)
     for name in ("coverage", "episode_return", "intrinsic_reward"):
         ending, title, caption = _CURVES[name]
+        if name == "intrinsic_reward":
+            title, caption = _RELATIVE
         curves: list[Curve] = []
         data: list[Mapping[str, Any]] = []
+        left_out = []
         for method, column in itertools.product(groups, _columns(everything, ending)):
-            runs = [run for run in groups[method] if run.series(column)[0]]
+            runs = [run for run in groups[method] if _series(run, column, budget)[0]]
+            if len(runs) < sum(bool(run.series(column)[0]) for run in groups[method]):
+                left_out.append(method if not runs else f"runs of {method}")
             for run in runs:
-                steps, values = run.series(column)
+                steps, values = _series(run, column, budget)
                 kind: Literal["seed", "unfinished"] = "seed" if run.result else "unfinished"
                 curves.append(Curve("", colors[method], steps, values, kind=kind))
                 data += _tidy(method, f"seed_{run.seed}", steps, values, column)
-            steps, values = _middle([run.series(column) for run in settled(runs)])
+            steps, values = _middle([_series(run, column, budget) for run in settled(runs)])
             if steps:
                 label = f"{method} {_module(column)}".strip()
                 curves.append(Curve(label, colors[method], steps, values))
                 data += _tidy(method, "iqm", steps, values, column)
         if curves:
-            scale = _OWN_SCALE if name == "intrinsic_reward" else ""
-            svg = draw_curves(name, curves, title, limits=_SHARES.get(name))
-            panels.append(Panel(name, svg, f"{caption}{scale} {lines}", data))
+            values = [value for curve in curves for value in curve.values]
+            wide = name == "intrinsic_reward" and 0 < _WIDE * min(values) < max(values)
+            limits = _SHARES.get(name)
+            svg = draw_curves(name, curves, title, limits=limits, logarithmic=wide)
+            if left_out:
+                caption += f" Without {', '.join(left_out)}: around or below 0 at first."
+            panels.append(Panel(name, svg, f"{caption} {lines}", data))
     return panels
+
+
+def _series(run: Run, column: str, budget: int) -> tuple[list[float], list[float]]:
+    """A run's values of a column; of the bonus, as multiples of what it was at first."""
+    steps, values = run.series(column)
+    if not column.endswith(_REWARD):
+        return steps, values
+    first = [v for s, v in zip(steps, values, strict=True) if s <= _AT_FIRST * budget] or values[:1]
+    unit = float(np.mean(first)) if first else 0.0
+    # A bonus around 0, such as a sum of standardised ones, has no multiples.
+    if not values or unit <= _LEAST_UNIT * float(np.ptp(values)):
+        return [], []
+    return steps, [value / unit for value in values]
 
 
 def _middle(seeds: Sequence[tuple[list[float], list[float]]]) -> tuple[list[float], list[float]]:

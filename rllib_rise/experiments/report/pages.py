@@ -226,11 +226,20 @@ def _findings(summary: dict[str, Any], colors: dict[str, str]) -> list[str]:
     names = [str(column.header) for column in shown.columns]
     lines = zip(*(column.cells for column in shown.columns), strict=True)
     rows = [
-        dict(zip(names, [str(cell) or "–" for cell in line], strict=True))
-        | {"steps/s": f"{values['steps_per_second']:,.0f}"}
+        dict(zip(names, [str(cell) or "–" for cell in line], strict=True)) | _cost(values)
         for line, values in zip(lines, summary["methods"].values(), strict=True)
     ]
     return [
         *(paragraph("headline", sentence) for sentence in sentences),
         table(rows, colors, caption=str(shown.title)),
     ]
+
+
+def _cost(values: dict[str, Any]) -> dict[str, str]:
+    """How fast a method's runs were, and what its bonus took of that."""
+    cost = {"steps/s": f"{values['steps_per_second']:,.0f}"}
+    if "bonus_seconds" in values:
+        cost["bonus, ms per update"] = f"{1000 * values['bonus_seconds']:,.3g}"
+    if "bonus_megabytes" in values:
+        cost["bonus, MB kept"] = f"{values['bonus_megabytes']:,.2g}"
+    return cost
