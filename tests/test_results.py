@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 from pathlib import Path
 
@@ -40,3 +41,11 @@ def test_the_results_belong_to_the_present_config(folder: Path):
     then = parse_experiment(asked["experiment"]).resolved()
     name = CONFIGS.get(folder.name, folder.name)
     assert then == load_experiment(ROOT / "configs" / f"{name}.yaml").resolved()
+
+
+def test_the_docs_print_what_keeps_dqn_from_following_the_bonus():
+    path = ROOT / "benchmarks" / "replayed_novelty.py"
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    study = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(study)
+    assert study.table() in (ROOT / "docs" / "algorithms.md").read_text()
