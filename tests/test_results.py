@@ -8,44 +8,39 @@ from pathlib import Path
 
 import pytest
 
-from rllib_rise.experiments.display import interval_text
 from rllib_rise.experiments.schema import load_experiment, parse_experiment
 
 ROOT = Path(__file__).parent.parent
-RESULTS = sorted(path.parent for path in ROOT.glob("results/*/comparison.json"))
-# The config and the page of a comparison, where they are not of the same name and algorithms.md.
+RESULTS = sorted(path.parent for path in ROOT.glob("results/**/comparison.json"))
+NAMES = [folder.relative_to(ROOT / "results").as_posix() for folder in RESULTS]
+# The config of a comparison, where it is not of the same name.
 CONFIGS = {"demo": "maze"}
-PAGES = {"demo": "README.md"}
 
 
-@pytest.mark.parametrize("folder", RESULTS, ids=lambda folder: folder.name)
-def test_the_docs_print_the_summary(folder: Path):
-    summary = json.loads((folder / "summary.json").read_text())
-    page = (ROOT / PAGES.get(folder.name, "docs/algorithms.md")).read_text()
-    for method, values in summary["methods"].items():
-        figures, goal = values["figures"], values["goal"]
-        cells = [
-            method,
-            interval_text(figures["coverage"]),
-            interval_text(figures["return"]),
-            f"{goal['reached']} of {values['runs']}",
-            interval_text(goal["median_steps"], digits=0),
-        ]
-        assert f"| {' | '.join(cells)} |" in page
+def load(path: str):
+    """A program that is in no package."""
+    spec = importlib.util.spec_from_file_location(Path(path).stem, ROOT / path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
-@pytest.mark.parametrize("folder", RESULTS, ids=lambda folder: folder.name)
-def test_the_results_belong_to_the_present_config(folder: Path):
-    asked = json.loads((folder / "comparison.json").read_text())
+def test_the_docs_print_the_summaries():
+    comparisons = load("docs/comparisons.py")
+    for page, text in comparisons.pages().items():
+        assert text == page.read_text(), "run: python docs/comparisons.py"
+    assert sorted(comparisons.shown()) == sorted(NAMES)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_results_belong_to_the_present_config(name: str):
+    asked = json.loads((ROOT / "results" / name / "comparison.json").read_text())
     # Read by the present schema: settings that are newer than the results have their defaults.
     then = parse_experiment(asked["experiment"]).resolved()
-    name = CONFIGS.get(folder.name, folder.name)
-    assert then == load_experiment(ROOT / "configs" / f"{name}.yaml").resolved()
+    config = ROOT / "configs" / f"{CONFIGS.get(name, name)}.yaml"
+    assert then == load_experiment(config).resolved()
 
 
 def test_the_docs_print_what_keeps_dqn_from_following_the_bonus():
-    path = ROOT / "benchmarks" / "replayed_novelty.py"
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    study = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(study)
-    assert study.table() in (ROOT / "docs" / "algorithms.md").read_text()
+    table = load("benchmarks/replayed_novelty.py").table()
+    assert table in (ROOT / "docs" / "algorithms.md").read_text()

@@ -1,0 +1,58 @@
+"""Writes the tables of committed comparisons into the pages: `python docs/comparisons.py`.
+
+A page asks for one by `<!-- comparison: NAME -->` and `<!-- end -->`: that of results/NAME, which
+`rise compare configs/NAME.yaml` made.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+from rllib_rise.experiments.display import interval_text
+
+ROOT = Path(__file__).parent.parent
+PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+_MARKERS = re.compile(r"(<!-- comparison: ([\w/]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def table(name: str) -> str:
+    """The summary of a comparison as a Markdown table."""
+    methods = json.loads((ROOT / "results" / name / "summary.json").read_text())["methods"]
+    columns = ["method", "coverage", "return", "goal reached", "median steps to it"]
+    with_cost = any("bonus_seconds" in values for values in methods.values())
+    columns += ["bonus, ms per update"] if with_cost else []
+    lines = [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
+    for method, values in methods.items():
+        figures, goal = values["figures"], values["goal"]
+        cells = [
+            method,
+            interval_text(figures["coverage"]),
+            interval_text(figures["return"]),
+            f"{goal['reached']} of {values['runs']}",
+            interval_text(goal["median_steps"], digits=0),
+        ]
+        if with_cost:
+            seconds = values.get("bonus_seconds")
+            cells.append("" if seconds is None else f"{1000 * seconds:.3g}")
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def pages() -> dict[Path, str]:
+    """The pages with fresh tables."""
+    return {
+        page: _MARKERS.sub(lambda match: match[1] + table(match[2]) + match[3], page.read_text())
+        for page in PAGES
+    }
+
+
+def shown() -> list[str]:
+    """The comparisons that pages ask for."""
+    return [match[2] for page in PAGES for match in _MARKERS.finditer(page.read_text())]
+
+
+if __name__ == "__main__":
+    for page, text in pages().items():
+        page.write_text(text)
