@@ -20,7 +20,7 @@ class Counter(Bonus):
 
     name = "counter"
 
-    def __init__(self, settings, obs_shape, *, seed=0):
+    def __init__(self, settings, obs_shape, *, seed=0, action_space=None):
         super().__init__(settings, obs_shape, seed=seed)
         self.register_buffer("seen", torch.zeros(()))
 
