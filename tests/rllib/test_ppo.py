@@ -197,7 +197,7 @@ def test_a_remote_learner_saves_and_restores_too(build, tmp_path: Path):
     other.restore_from_path(str(tmp_path))
     loaded = tensors(other)
     assert saved.keys() == loaded.keys()
-    assert any(key.startswith(f"{DEFAULT_MODULE_ID}/optimizer.") for key in saved)
+    assert any(key.startswith(f"{DEFAULT_MODULE_ID}/trainer.adam.") for key in saved)
     assert all(torch.equal(saved[key], loaded[key]) for key in saved)
 
 
