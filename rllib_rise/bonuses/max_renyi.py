@@ -5,8 +5,7 @@
    `over: state-action` a head on the VAE's latents adds -log p(a | s).
 2. The gradient of the Rényi entropy of order alpha is that of the return with the reward
    r = d^(alpha - 1) / (mean of d^(alpha - 1)), which is computed in log space.
-3. After the batch was rewarded, the VAE takes Adam steps on it: it follows the policy. That makes
-   it one of the slower bonuses.
+3. After the batch was rewarded, the VAE takes Adam steps on it: it follows the policy.
 
 Departures: the paper prints the gradient with one term counted twice; the reward here is the one
 that agrees with finite differences. RISE's authors run it over states, which is the default; the

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import pathlib
 import time
 from collections.abc import Callable, Collection, Mapping, MutableMapping, Sequence
@@ -10,7 +9,6 @@ from typing import Any
 
 import gymnasium as gym
 import pyarrow.fs
-import safetensors.torch
 import torch
 from ray.rllib.core.columns import Columns
 from ray.rllib.core.rl_module.rl_module import RLModule
@@ -23,6 +21,7 @@ from rllib_rise.bonuses.moments import RunningMoments, standardized
 from rllib_rise.errors import ConfigError, NonFiniteError, RiseError
 from rllib_rise.rllib.clock import Clock
 from rllib_rise.rllib.gather import Gather
+from rllib_rise.rllib.state_files import read_state, write_state
 from rllib_rise.rllib.transitions import (
     Chunk,
     count_non_finite,
@@ -35,8 +34,6 @@ from rllib_rise.rllib.transitions import (
 
 _FORMAT = 2
 _N_STEP = "n_step"
-_JSON = "state.json"
-_TENSORS = "state.safetensors"
 _STANDARD = "standardize:"
 
 
@@ -367,15 +364,7 @@ class IntrinsicRuntime(Checkpointable):
         use_msgpack: bool = False,
     ) -> str:
         """Write `state.json` and `state.safetensors` into the folder `path`."""
-        filesystem, folder = _folder(path, filesystem)
-        filesystem.create_dir(folder, recursive=True)
-        state = dict(state or self.get_state())
-        tensors = {key: value.contiguous() for key, value in state.pop("tensors").items()}
-        with filesystem.open_output_stream(f"{folder}/{_TENSORS}") as stream:
-            stream.write(safetensors.torch.save(tensors))
-        with filesystem.open_output_stream(f"{folder}/{_JSON}") as stream:
-            stream.write(json.dumps(state, indent=2).encode())
-        return folder
+        return write_state(state or self.get_state(), path, filesystem)
 
     def restore_from_path(
         self,
@@ -386,12 +375,7 @@ class IntrinsicRuntime(Checkpointable):
         **kwargs: Any,
     ) -> None:
         """Read what `save_to_path` wrote."""
-        filesystem, folder = _folder(path, filesystem)
-        with filesystem.open_input_stream(f"{folder}/{_JSON}") as stream:
-            state = json.loads(stream.read())
-        with filesystem.open_input_stream(f"{folder}/{_TENSORS}") as stream:
-            state["tensors"] = safetensors.torch.load(stream.read())
-        self.set_state(state)
+        self.set_state(read_state(path, filesystem))
 
     def get_ctor_args_and_kwargs(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """How to make another one."""
@@ -410,14 +394,3 @@ def _policy_entropy(batch: Mapping[str, Any], rl_module: RLModule, mask: Tensor 
     inputs = inputs if mask is None else inputs[mask]
     distribution = rl_module.get_exploration_action_dist_cls().from_logits(inputs)
     return distribution.entropy()
-
-
-def _folder(
-    path: str | pathlib.Path | None, filesystem: pyarrow.fs.FileSystem | None
-) -> tuple[pyarrow.fs.FileSystem, str]:
-    if path is None:
-        raise ConfigError("path: say where to save the intrinsic state")
-    folder = path if isinstance(path, str) else path.as_posix()
-    if filesystem is None:
-        filesystem, folder = pyarrow.fs.FileSystem.from_uri(folder)
-    return filesystem, folder

@@ -184,6 +184,14 @@ def test_the_clock_of_a_part_counts_as_well():
         config.validate()
 
 
+def test_a_part_of_a_sum_has_its_phase_1(build):
+    parts = [{"method": "count"}, {"method": "rise", "warmup_steps": 200}]
+    algorithm = build(small("PPO").intrinsic(method="sum", parts=parts))
+    figures = figures_of(algorithm)
+    assert algorithm.warmup_env_steps() >= 200
+    assert 1 <= figures["sum_1_rise_k"] <= 15
+
+
 def test_files_of_parts_are_found_from_anywhere():
     parts = [{"method": "rise", "encoder_file": "here.safetensors"}]
     config = small("PPO").intrinsic(method="sum", parts=parts)
