@@ -14,6 +14,12 @@ from rllib_rise.experiments.display import interval_text
 
 ROOT = Path(__file__).parent.parent
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+# Columns that not all comparisons have: (figure, unit).
+_EXTRA = {
+    "bonus in the end, 1 = at first": ("bonus_left", 1),
+    "bonus, ms per update": ("bonus_seconds", 0.001),
+    "MB kept": ("bonus_megabytes", 1),
+}
 _MARKERS = re.compile(r"(<!-- comparison: ([\w/]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -21,8 +27,12 @@ def table(name: str) -> str:
     """The summary of a comparison as a Markdown table."""
     methods = json.loads((ROOT / "results" / name / "summary.json").read_text())["methods"]
     columns = ["method", "coverage", "return", "goal reached", "median steps to it"]
-    with_cost = any("bonus_seconds" in values for values in methods.values())
-    columns += ["bonus, ms per update"] if with_cost else []
+    extra = {
+        title: (figure, unit)
+        for title, (figure, unit) in _EXTRA.items()
+        if any(figure in values for values in methods.values())
+    }
+    columns += extra
     lines = [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
     for method, values in methods.items():
         figures, goal = values["figures"], values["goal"]
@@ -33,9 +43,8 @@ def table(name: str) -> str:
             f"{goal['reached']} of {values['runs']}",
             interval_text(goal["median_steps"], digits=0),
         ]
-        if with_cost:
-            seconds = values.get("bonus_seconds")
-            cells.append("" if seconds is None else f"{1000 * seconds:.3g}")
+        for figure, unit in extra.values():
+            cells.append(f"{values[figure] / unit:.2g}" if figure in values else "")
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 

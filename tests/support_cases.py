@@ -131,6 +131,7 @@ def _connector(algorithm: str) -> Any:
 
 _no_replay = dict.fromkeys(("PPO", "APPO", "IMPALA"), "unexpected keyword argument")
 _no_order = dict.fromkeys(OFF_POLICY, "the order of transitions within episodes")
+_no_episodes = dict.fromkeys(OFF_POLICY, "episodes that can be told apart across batches")
 _no_policy = dict.fromkeys(OFF_POLICY, "the distributions that actions were drawn from")
 _own_pace = dict.fromkeys(ASYNCHRONOUS, "num_learners=2")
 _synchronous = dict.fromkeys(sorted({*NAMES} - {*ASYNCHRONOUS}), "APPO and IMPALA only")
@@ -232,6 +233,13 @@ CASES = (
         "neighbours within episodes (`particles: episode`)",
         lambda name: small(name).rise(particles="episode", k=3),
         refused=_no_order,
+        slow=False,
+    ),
+    Case(
+        "counts and memories per episode (RIDE, NGU)",
+        lambda name: small(name).intrinsic(method="ride"),
+        refused=_no_episodes,
+        counted=False,
         slow=False,
     ),
     Case(

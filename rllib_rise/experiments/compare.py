@@ -130,7 +130,7 @@ def summarise(out: Path) -> dict[str, Any]:
         goal = _goal_figures(finished, budget)
         if goal:
             methods[method]["goal"] = goal
-        for name in ("steps_per_second", "bonus_seconds", "bonus_megabytes"):
+        for name in ("steps_per_second", "bonus_left", "bonus_seconds", "bonus_megabytes"):
             values = [run[name] for run in finished if name in run]
             if values:
                 methods[method][name] = sum(values) / len(values)

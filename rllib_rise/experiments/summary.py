@@ -10,6 +10,7 @@ from typing import Any
 from rllib_rise.experiments.exploration import ExplorationTracker
 from rllib_rise.experiments.returns import mean_return
 from rllib_rise.experiments.run_directory import RunDirectory
+from rllib_rise.experiments.vanishing import REWARD, as_multiples
 
 _FINAL_SHARE = 0.1
 
@@ -33,7 +34,7 @@ def summarise(run: RunDirectory, tracker: ExplorationTracker) -> dict[str, Any]:
     explored = tracker.figures()
     if explored:
         result |= {**explored, "first_goal_steps": tracker.first_goal_steps}
-    result |= _cost(rows)
+    result |= _cost(rows) | _left(rows, first_step)
     warnings = _warnings(rows)
     if warnings:
         result["warnings"] = warnings
@@ -54,6 +55,19 @@ def _cost(rows: Sequence[Mapping[str, float | None]]) -> dict[str, float]:
         if any(totals):
             figures[name] = float(of([sum(values) for values in totals if values]))
     return figures
+
+
+def _left(rows: Sequence[Mapping[str, float | None]], first_step: float) -> dict[str, float]:
+    """What the bonus is in the end, as a multiple of what it was at first; over all modules."""
+    left = []
+    for name in {key for row in rows for key in row if key.endswith(REWARD)}:
+        told = [row for row in rows if row.get(name) is not None]
+        steps = [row["env_steps"] or 0 for row in told]
+        multiples = as_multiples(
+            steps, [row[name] or 0 for row in told], rows[-1]["env_steps"] or 0
+        )
+        left += [v for s, v in zip(steps, multiples or [], strict=False) if s > first_step]
+    return {"bonus_left": statistics.mean(left)} if left else {}
 
 
 def _steps_per_second(rows: Sequence[Mapping[str, float | None]]) -> float:

@@ -365,9 +365,11 @@ def test_the_cost_of_a_bonus_stands_in_the_table(tmp_path):
     out = none_and_rise(tmp_path / "comparison")
     for result in out.glob("rise/*/result.json"):
         figures = json.loads(result.read_text())
-        write_json(result, figures | {"bonus_seconds": 0.0123, "bonus_megabytes": 1.5})
+        write_json(
+            result, figures | {"bonus_seconds": 0.0123, "bonus_megabytes": 1.5, "bonus_left": 0.25}
+        )
     page = Page(write_report([out]))
-    for text in ("bonus, ms per update", "12.3", "bonus, MB kept", "1.5"):
+    for text in ("bonus, ms per update", "12.3", "bonus, MB kept", "1.5", "in the end", "0.25"):
         assert text in page.text
 
 

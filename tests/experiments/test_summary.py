@@ -49,3 +49,23 @@ def test_the_cost_of_the_bonus_is_that_of_all_modules(tmp_path):
     found = summarise(run, ExplorationTracker())
     assert found["bonus_seconds"] == pytest.approx(0.7)  # the median of 9.5, 0.6 and 0.7
     assert found["bonus_megabytes"] == 4
+
+
+@pytest.mark.parametrize(
+    ("rewards", "left"),
+    [
+        ([4.0, 2.0, 1.0, None], 0.25),  # no update in the last iteration
+        ([2.0, 2.0, 1.0, 0.0], 0.25),
+        ([0.0, 0.0, 0.0, 0.0], None),
+        ([-0.1, 0.2, -0.2, 0.1], None),  # standardised: around 0
+    ],
+)
+def test_what_is_left_of_the_bonus(tmp_path, rewards: list, left: float | None):
+    run = RunDirectory(tmp_path)
+    metrics = MetricsFile(run.metrics, keep_iterations=0)
+    rows = zip((50, 500, 950, 1000), rewards, strict=True)
+    for iteration, (steps, reward) in enumerate(rows, start=1):
+        row = {"iteration": iteration, "env_steps": steps, "seconds": 1, "steps_per_second": 10.0}
+        metrics.append(row | ({} if reward is None else {"intrinsic_reward_mean": reward}))
+    found = summarise(run, ExplorationTracker())
+    assert found.get("bonus_left") == (None if left is None else pytest.approx(left))

@@ -12,8 +12,9 @@ from rllib_rise.experiments.report.charts import Curve, draw_curves
 from rllib_rise.experiments.report.panels import Panel
 from rllib_rise.experiments.report.runs import COVERAGE, RETURN, Run, settled
 from rllib_rise.experiments.statistics import interquartile_mean
+from rllib_rise.experiments.vanishing import REWARD, as_multiples
 
-_REWARD, _SPREAD = "intrinsic_reward_mean", "intrinsic_reward_std"
+_SPREAD = "intrinsic_reward_std"
 _WEIGHT = "intrinsic_lambda"
 # Figure: (how its columns in metrics.csv end, what it shows, how to read it).
 _CURVES = {
@@ -23,7 +24,7 @@ _CURVES = {
         "The environment's own; mean over the last 100 episodes.",
     ),
     "coverage": (COVERAGE, "coverage", "Share of the reachable cells visited at least once."),
-    "intrinsic_reward": (_REWARD, "intrinsic reward", "Mean over the batch, before the weight λ."),
+    "intrinsic_reward": (REWARD, "intrinsic reward", "Mean over the batch, before the weight λ."),
     "intrinsic_lambda": (_WEIGHT, "λ", "Weight of the intrinsic reward."),
     "state_entropy": ("_entropy", "state entropy", "k-NN estimate over the encoded batch."),
     "duplicates": (
@@ -38,7 +39,7 @@ _RELATIVE = (
     "Mean over the batch, before the weight λ, as a multiple of its mean in the first twentieth "
     "of the budget: a bonus that vanishes goes to 0.",
 )
-_AT_FIRST, _WIDE, _LEAST_UNIT = 0.05, 10, 0.01
+_WIDE = 10
 _OWN_SCALE = " Each method has its own scale."
 _GRID_POINTS = 400
 
@@ -128,14 +129,10 @@ def comparison_curves(
 def _series(run: Run, column: str, budget: int) -> tuple[list[float], list[float]]:
     """A run's values of a column; of the bonus, as multiples of what it was at first."""
     steps, values = run.series(column)
-    if not column.endswith(_REWARD):
+    if not column.endswith(REWARD):
         return steps, values
-    first = [v for s, v in zip(steps, values, strict=True) if s <= _AT_FIRST * budget] or values[:1]
-    unit = float(np.mean(first)) if first else 0.0
-    # A bonus around 0, such as a sum of standardised ones, has no multiples.
-    if not values or unit <= _LEAST_UNIT * float(np.ptp(values)):
-        return [], []
-    return steps, [value / unit for value in values]
+    multiples = as_multiples(steps, values, budget)
+    return (steps, multiples) if multiples else ([], [])
 
 
 def _middle(seeds: Sequence[tuple[list[float], list[float]]]) -> tuple[list[float], list[float]]:
@@ -169,9 +166,9 @@ def _module(column: str) -> str:
 
 
 def _spread(run: Run, column: str) -> list[float] | None:
-    if not column.endswith(_REWARD):
+    if not column.endswith(REWARD):
         return None
-    values = run.series(column.removesuffix(_REWARD) + _SPREAD)[1]
+    values = run.series(column.removesuffix(REWARD) + _SPREAD)[1]
     return values if len(values) == len(run.series(column)[1]) else None
 
 

@@ -236,10 +236,12 @@ def _findings(summary: dict[str, Any], colors: dict[str, str]) -> list[str]:
 
 
 def _cost(values: dict[str, Any]) -> dict[str, str]:
-    """How fast a method's runs were, and what its bonus took of that."""
+    """How fast a method's runs were; of its bonus, what it took of that and what is left of it."""
     cost = {"steps/s": f"{values['steps_per_second']:,.0f}"}
     if "bonus_seconds" in values:
         cost["bonus, ms per update"] = f"{1000 * values['bonus_seconds']:,.3g}"
     if "bonus_megabytes" in values:
         cost["bonus, MB kept"] = f"{values['bonus_megabytes']:,.2g}"
+    if "bonus_left" in values:
+        cost["bonus in the end, 1 = at first"] = f"{values['bonus_left']:,.2g}"
     return cost
