@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import csv
 import importlib.util
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from rllib_rise.bonuses.registry import WITHOUT_BONUS
 from rllib_rise.experiments.schema import load_experiment, parse_experiment
 
 ROOT = Path(__file__).parent.parent
@@ -44,3 +47,26 @@ def test_the_results_belong_to_the_present_config(name: str):
 def test_the_docs_print_what_keeps_dqn_from_following_the_bonus():
     table = load("benchmarks/replayed_novelty.py").table()
     assert table in (ROOT / "docs" / "algorithms.md").read_text()
+
+
+def test_every_method_has_the_weight_that_tuning_found():
+    """The highest return; of equal ones, the highest coverage."""
+    found: dict[str, dict[str, list[tuple[float, float]]]] = {}
+    with (ROOT / "results" / "rivals" / "maze_tuning" / "runs.csv").open() as stream:
+        for row in csv.DictReader(stream):
+            method, _, weight = row["method"].rpartition("-")
+            weights = found.setdefault(method, {})
+            weights.setdefault(weight, []).append((float(row["return"]), float(row["coverage"])))
+    best = {
+        method: float(max(weights, key=lambda weight: np.mean(weights[weight], axis=0).tolist()))
+        for method, weights in found.items()
+        if method
+    }
+    comparison = load_experiment(ROOT / "configs" / "rivals" / "maze.yaml")
+    given = {
+        method: comparison.settings_of(method)["lambda_0"]
+        for method in [comparison.method, *comparison.methods]
+        if method not in WITHOUT_BONUS
+    }
+    assert given.pop("shuffled") == best["rise"]
+    assert given == best

@@ -54,14 +54,14 @@ class RunningMoments(nn.Module):
 
 
 def standardized(
-    values: Tensor, moments: RunningMoments, *, everyone: Tensor | None = None
+    values: Tensor, moments: RunningMoments | None, *, everyone: Tensor | None = None
 ) -> Tensor:
     """`[n]` values at mean 0 and deviation 1 by the moments of what came before.
 
-    Before anything came, by those of `everyone` (of the values, if that is not given); a deviation
-    of 0 counts as 1.
+    Before anything came, and without moments, by those of `everyone` (of the values, if that is not
+    given); a deviation of 0 counts as 1.
     """
-    if moments.count == 0:
+    if moments is None or moments.count == 0:
         moments = RunningMoments().to(values.device)
         moments.update(values if everyone is None else everyone)
     deviation = moments.std if bool(moments.std > 0) else torch.ones_like(moments.std)

@@ -116,8 +116,10 @@ class BonusSettings(BaseModel):
     zeta: float = Field(
         0.0, ge=0, description="Weight of the policy's entropy as a reward (on-policy only)."
     )
-    standardize: bool = Field(
-        False, description="Bring r_hat to mean 0 and deviation 1 by those of the batches before."
+    standardize: bool | Literal["batch"] = Field(
+        False,
+        description="Bring r_hat to mean 0 and deviation 1: true by those of all batches before, "
+        "batch by those of each batch.",
     )
     shuffle: bool = Field(
         False,
@@ -158,7 +160,7 @@ class BonusSettings(BaseModel):
 
     def needs(self) -> frozenset[Need]:
         """What the algorithm must supply for these settings, whatever the method."""
-        wanted = {Need.POLICY: self.zeta > 0, Need.RUNNING: self.standardize}
+        wanted = {Need.POLICY: self.zeta > 0, Need.RUNNING: self.standardize is True}
         return frozenset(need for need, is_wanted in wanted.items() if is_wanted)
 
 

@@ -178,7 +178,8 @@ class WeightedSum(Bonus):
             r_hat = part.reward(batch)
             self._rewards.append(r_hat)
             if part.settings.standardize:
-                r_hat = standardized(r_hat, moments)  # type: ignore[arg-type]
+                before = moments if part.settings.standardize is True else None
+                r_hat = standardized(r_hat, before)  # type: ignore[arg-type]
             weighted = part.settings.weight(self.time) * r_hat
             self._means.append(float(weighted.mean()) if len(batch) else 0.0)
             total = total + weighted
@@ -187,7 +188,7 @@ class WeightedSum(Bonus):
     def update(self, batch: Transitions) -> None:
         """Every part's update."""
         for part, moments, r_hat in zip(self._bonuses(), self.moments, self._rewards, strict=True):
-            if part.settings.standardize:
+            if part.settings.standardize is True:
                 moments.update(r_hat)  # type: ignore[operator]
             part.update(batch)
 

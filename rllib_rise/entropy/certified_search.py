@@ -7,12 +7,15 @@ only if the rounding error cannot have hidden a closer point; the others are sea
 by a float64 product, then by differences.
 """
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from rllib_rise.entropy.backends import (
     direct_candidates,
     float32_candidates,
+    indexed_distances,
+    installed_faiss,
     matmul_candidates,
 )
 from rllib_rise.entropy.grouping import Groups
@@ -26,6 +29,9 @@ _REFINE_ELEMENTS = 2**20
 
 # Within these radii no float32 square that matters overflows or underflows.
 _MIN_RADIUS, _MAX_RADIUS = 2.0**-40, 2.0**40
+
+_WITHOUT_SIGN = np.uint32(0x7FFFFFFF)
+_SMALLEST_SAFE = np.float32(2.0**-38).view(np.uint32) - np.uint32(1)
 
 # Relative gaps in squared distance below which two neighbours count as equally far.
 _TIE_TOLERANCE = {torch.float32: 8 * torch.finfo(torch.float32).eps, torch.float64: 1e-12}
@@ -102,24 +108,35 @@ def _times_power_of_two(values: Tensor, exponent: Tensor) -> Tensor:
 
 
 def _candidates(centred: Tensor, layout: Groups, width: int, backend: str) -> tuple[Tensor, Tensor]:
-    """Bounds [N] and indices [N, width]; a group that fits in whole has bound inf, and -1 pads."""
+    """Bounds [N] and indices [N, c]; a group that fits in whole has bound inf, and -1 pads."""
     num_points, device = centred.shape[0], centred.device
+    size = layout.sizes[0]
+    if size > width and min(layout.sizes) == max(layout.sizes):  # all groups at once
+        bound, local = float32_candidates(centred.view(-1, size, centred.shape[1]), width, backend)
+        starts = torch.tensor(layout.starts, device=device)[layout.member][:, None]
+        return bound.double(), torch.where(local < 0, -1, local + starts)
     bound = torch.full((num_points,), torch.inf, dtype=torch.float64, device=device)
-    sizes = torch.tensor(layout.sizes, device=device)[layout.member][:, None]
-    starts = torch.tensor(layout.starts, device=device)[layout.member][:, None]
-    columns = torch.arange(width, device=device)
-    indices = torch.where(columns < sizes, starts + columns, -1)
+    tables = []
     for start, size in zip(layout.starts, layout.sizes, strict=True):
-        if size <= width:
-            continue
         rows = slice(start, start + size)
-        bound[rows], local = float32_candidates(centred[rows], width, backend)
-        indices[rows] = local + start
+        if size <= width:
+            tables.append(torch.arange(start, start + size, device=device).expand(size, -1))
+            continue
+        bound[rows], local = float32_candidates(centred[None, rows], width, backend)
+        tables.append(torch.where(local < 0, -1, local + start))
+    most = max(table.shape[1] for table in tables)
+    indices = torch.full((num_points, most), -1, device=device)
+    for start, table in zip(layout.starts, tables, strict=True):
+        indices[start : start + table.shape[0], : table.shape[1]] = table
     return bound, indices
 
 
 def _refined(values: Tensor, rows: Tensor, candidates: Tensor, reach: int) -> Tensor:
     """The `reach` smallest distances from `rows` [Q] to `candidates` [Q, width], in float64."""
+    if _float32_suffices(values):
+        distances = indexed_distances(values, rows, candidates.clamp(min=0)).double()
+        distances.masked_fill_((candidates < 0) | (candidates == rows[:, None]), torch.inf)
+        return distances.sort(dim=1).values[:, :reach]
     width = candidates.shape[1]
     chunk = max(1, _REFINE_ELEMENTS // (width * values.shape[1]))
     parts = []
@@ -131,6 +148,18 @@ def _refined(values: Tensor, rows: Tensor, candidates: Tensor, reach: int) -> Te
         distances.masked_fill_((index < 0) | (index == row[:, None]), torch.inf)
         parts.append(distances.topk(reach, dim=1, largest=False).values)
     return torch.cat(parts)
+
+
+def _float32_suffices(values: Tensor) -> bool:
+    """Whether FAISS can take the differences: no square of one underflows in float32.
+
+    Numbers that are not 0 and not below 2^-38 differ by at least 2^-62, or not at all.
+    """
+    if values.dtype != torch.float32 or values.device.type != "cpu":
+        return False
+    # Without its sign a float32 grows with its bits; 0 becomes the largest of them.
+    bits = (values.numpy().view(np.uint32) & _WITHOUT_SIGN) - np.uint32(1)
+    return bool(bits.min() >= _SMALLEST_SAFE) and installed_faiss().importable
 
 
 def _certified(

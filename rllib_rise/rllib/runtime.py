@@ -92,7 +92,7 @@ class IntrinsicRuntime(Checkpointable):
         if self._gather is not None:
             bonus.gather = self._gather
         self.bonuses[module_id] = bonus.to(self._device)
-        if self._settings.standardize:
+        if self._settings.standardize is True:
             self._moments[module_id] = RunningMoments().to(self._device)
 
     @property
@@ -249,11 +249,12 @@ class IntrinsicRuntime(Checkpointable):
         return r_hat[torch.randperm(len(r_hat), generator=generator).to(r_hat.device)]
 
     def _standardized(self, module_id: str, r_hat: Tensor) -> Tensor:
-        """Mean 0 and deviation 1 by the moments of the batches before; of the first, by its own."""
-        moments = self._moments[module_id]
+        """Mean 0 and deviation 1 by those of the batches before, or of all learners' batch."""
+        moments = self._moments.get(module_id)
         everyone = r_hat if self._gather is None else self._gather(r_hat)[0]
         standard = standardized(r_hat, moments, everyone=everyone)
-        moments.update(everyone)
+        if moments is not None:
+            moments.update(everyone)
         return standard
 
     def _select(

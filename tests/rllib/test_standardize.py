@@ -24,8 +24,8 @@ class First(Bonus):
         return batch.obs[:, 0]
 
 
-def make() -> IntrinsicRuntime:
-    runtime = IntrinsicRuntime(First, BonusSettings(lambda_0=1.0, standardize=True))
+def make(standardize: bool | str = True) -> IntrinsicRuntime:
+    runtime = IntrinsicRuntime(First, BonusSettings(lambda_0=1.0, standardize=standardize))
     runtime.add_module("m", gym.spaces.Box(-9, 9, (1,), np.float32))
     return runtime
 
@@ -48,8 +48,21 @@ def test_the_first_batch_is_judged_by_itself_later_ones_by_those_before():
         np.testing.assert_allclose(given(runtime, batch.tolist()), expected, rtol=1e-4, atol=1e-5)
 
 
-def test_a_constant_bonus_is_nothing():
-    runtime = make()
+def test_by_the_batch_a_vanishing_bonus_keeps_its_scale():
+    by_batch, by_all = make("batch"), make(True)
+    for size in (1.0, 0.1, 0.01):
+        values = [0.0, size, 2 * size]
+        expected = [-(1.5**0.5), 0.0, 1.5**0.5]
+        np.testing.assert_allclose(given(by_batch, values), expected, rtol=1e-5, atol=1e-6)
+        vanishing = given(by_all, values)
+    assert float(vanishing.std(correction=0)) < 0.02
+    assert BonusSettings(standardize="batch").needs() == frozenset()
+    assert not any("standardize:" in name for name in by_batch.get_state()["tensors"])
+
+
+@pytest.mark.parametrize("standardize", [True, "batch"])
+def test_a_constant_bonus_is_nothing(standardize: bool | str):
+    runtime = make(standardize)
     for _ in range(2):
         assert torch.equal(given(runtime, [3.0, 3.0, 3.0]), torch.zeros(3))
 

@@ -37,7 +37,10 @@ _METHOD_COLORS = {
     "sum": "#1a1a1a",
 }
 # Okabe-Ito without yellow, which is too faint on white; the colours that are easiest to read first.
-_COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#5f6368")
+_COLORS = (
+    *("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#5f6368"),
+    *("#8B1A1A", "#6B8E23", "#191970", "#B8860B", "#2F4F4F", "#9932CC"),
+)
 
 _STYLE: Any = {
     "font.family": "DejaVu Sans",

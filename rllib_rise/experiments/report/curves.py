@@ -40,6 +40,7 @@ _RELATIVE = (
     "of the budget: a bonus that vanishes goes to 0.",
 )
 _WIDE = 10
+_CROWD = 6  # of more methods, single seeds would be a tangle
 _OWN_SCALE = " Each method has its own scale."
 _GRID_POINTS = 400
 
@@ -92,6 +93,9 @@ def comparison_curves(
     lines = "Bold: IQM over seeds. Thin: single seeds."
     if not all(run.result for run in everything):
         lines = "Bold: IQM over finished seeds. Thin: single seeds, dashed if unfinished."
+    crowded = len(groups) > _CROWD
+    if crowded:
+        lines = "IQM over seeds."
     panels = []
     budget = max(run.config["stop"]["env_steps"] for run in everything)
     for name in ("coverage", "episode_return", "intrinsic_reward"):
@@ -116,10 +120,12 @@ def comparison_curves(
                 curves.append(Curve(label, colors[method], steps, values))
                 data += _tidy(method, "iqm", steps, values, column)
         if curves:
-            values = [value for curve in curves for value in curve.values]
+            bold = [curve for curve in curves if curve.kind == "main"]
+            shown = bold if crowded and bold else curves
+            values = [value for curve in bold or curves for value in curve.values]
             wide = name == "intrinsic_reward" and 0 < _WIDE * min(values) < max(values)
-            limits = _SHARES.get(name)
-            svg = draw_curves(name, curves, title, limits=limits, logarithmic=wide)
+            limits = (min(values) / 2, 2 * max(values)) if wide else _SHARES.get(name)
+            svg = draw_curves(name, shown, title, limits=limits, logarithmic=wide)
             if left_out:
                 caption += f" Without {', '.join(left_out)}: around or below 0 at first."
             panels.append(Panel(name, svg, f"{caption} {lines}", data))
