@@ -44,9 +44,13 @@ def table(name: str) -> str:
             interval_text(goal["median_steps"], digits=0),
         ]
         for figure, unit in extra.values():
-            cells.append(f"{values[figure] / unit:.2g}" if figure in values else "")
+            cells.append(_number(values[figure] / unit) if figure in values else "")
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.2g}"
 
 
 def pages() -> dict[Path, str]:
