@@ -106,12 +106,12 @@ class PaperPPOModule(TorchRLModule, ValueFunctionAPI, InferenceOnlyAPI):
         shape = tuple(self.observation_space.shape)
         self._images = is_image(shape)
         self._channels_first = self._images and image_layout(shape).channels_first
-        self.policy, size = _network(shape)
+        self.policy, size = paper_network(shape)
         self.policy_head = _layer(nn.Linear(size, _outputs(self.action_space)), gain=0.01)
         self.log_std: nn.Parameter | None = None
         if isinstance(self.action_space, gym.spaces.Box):
             self.log_std = nn.Parameter(torch.zeros(self.policy_head.out_features))
-        self.value = None if options.get("vf_share_layers") else _network(shape)[0]
+        self.value = None if options.get("vf_share_layers") else paper_network(shape)[0]
         self.value_head = _layer(nn.Linear(size, 1), gain=1.0)
 
     def get_non_inference_attributes(self) -> list[str]:
@@ -167,7 +167,7 @@ def _packed(images: Tensor) -> Tensor:
     return as_float(images).contiguous(memory_format=torch.channels_last)
 
 
-def _network(shape: tuple[int, ...]) -> tuple[nn.Sequential, int]:
+def paper_network(shape: tuple[int, ...]) -> tuple[nn.Sequential, int]:
     """The layers below a head, and the number of their outputs."""
     if not is_image(shape):
         layers: list[nn.Module] = []
