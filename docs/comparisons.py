@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 from rllib_rise.experiments.display import interval_text
 
@@ -16,7 +17,7 @@ ROOT = Path(__file__).parent.parent
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 # Columns that not all comparisons have: (figure, unit).
 _EXTRA = {
-    "bonus in the end, 1 = at first": ("bonus_left", 1),
+    "bonus, last over first tenth": ("bonus_left", 1),
     "bonus, ms per update": ("bonus_seconds", 0.001),
     "MB kept": ("bonus_megabytes", 1),
 }
@@ -38,8 +39,8 @@ def table(name: str) -> str:
         figures, goal = values["figures"], values["goal"]
         cells = [
             method,
-            interval_text(figures["coverage"]),
-            interval_text(figures["return"]),
+            _interval(figures["coverage"], values["runs"]),
+            _interval(figures["return"], values["runs"]),
             f"{goal['reached']} of {values['runs']}",
             interval_text(goal["median_steps"], digits=0),
         ]
@@ -49,7 +50,14 @@ def table(name: str) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _interval(figure: dict[str, Any], runs: int) -> str:
+    """An estimate and, from three runs on, its interval."""
+    return interval_text(figure) if runs >= 3 else f"{figure['estimate']:.2f}"
+
+
 def _number(value: float) -> str:
+    if value < 0.0005:
+        return "< 0.001"
     return f"{value:,.0f}" if value >= 100 else f"{value:.2g}"
 
 

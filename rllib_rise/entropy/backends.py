@@ -1,8 +1,9 @@
 """Candidate search: which points may be the nearest ones, found fast and only approximately.
 
-Every search here returns, per query, the `width` points with the smallest *approximate* squared
-distance, and the largest of those values. `neighbors` recomputes the distances of the candidates
-exactly and decides from that largest value whether a closer point can have been missed.
+Every search here returns, per query, at least the `width` points with the smallest *approximate*
+squared distance, and a bound that the values of all others are not below. `certified_search`
+recomputes the distances of the candidates exactly and decides from that bound whether a closer
+point can have been missed.
 """
 
 import functools

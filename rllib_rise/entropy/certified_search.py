@@ -15,7 +15,6 @@ from rllib_rise.entropy.backends import (
     direct_candidates,
     float32_candidates,
     indexed_distances,
-    installed_faiss,
     matmul_candidates,
 )
 from rllib_rise.entropy.grouping import Groups
@@ -47,7 +46,8 @@ def nearest_distances(points: Tensor, layout: Groups, reach: int, backend: str) 
         backend: A result of `resolve_backend`.
 
     Returns:
-        Ascending float64 distances [N, reach], inf where the group has too few points.
+        Ascending distances [N, reach] as float64, exact to the precision of the points; inf where
+        the group has too few.
     """
     values, exponents = points, list[Tensor]()
     centred, norms = _centred(values, layout)
@@ -59,7 +59,7 @@ def nearest_distances(points: Tensor, layout: Groups, reach: int, backend: str) 
     bound, candidates = _candidates(centred.float(), layout, width, backend)
     del centred
     everyone = torch.arange(points.shape[0], device=points.device)
-    nearest = _refined(values, everyone, candidates, reach)
+    nearest = _refined(values, everyone, candidates, reach, backend)
     sure = _certified(nearest[:, -1], bound, norms, points.shape[1], torch.float32, tie)
     if not bool(sure.all()):
         _search_again(values, layout, nearest, everyone[~sure], tie)
@@ -131,20 +131,25 @@ def _candidates(centred: Tensor, layout: Groups, width: int, backend: str) -> tu
     return bound, indices
 
 
-def _refined(values: Tensor, rows: Tensor, candidates: Tensor, reach: int) -> Tensor:
-    """The `reach` smallest distances from `rows` [Q] to `candidates` [Q, width], in float64."""
-    if _float32_suffices(values):
-        distances = indexed_distances(values, rows, candidates.clamp(min=0)).double()
-        distances.masked_fill_((candidates < 0) | (candidates == rows[:, None]), torch.inf)
-        return distances.sort(dim=1).values[:, :reach]
+def _refined(
+    values: Tensor, rows: Tensor, candidates: Tensor, reach: int, backend: str = "torch"
+) -> Tensor:
+    """The `reach` smallest distances from `rows` [Q] to `candidates` [Q, width], as float64.
+
+    By coordinate differences, whose squares FAISS sums in float32 and torch in float64.
+    """
+    by_faiss = backend == "faiss" and _float32_suffices(values)
     width = candidates.shape[1]
-    chunk = max(1, _REFINE_ELEMENTS // (width * values.shape[1]))
+    chunk = max(1, _REFINE_ELEMENTS // (width * (1 if by_faiss else values.shape[1])))
     parts = []
     for row, index in zip(rows.split(chunk), candidates.split(chunk), strict=True):
-        differences = torch.nn.functional.embedding(index.clamp(min=0), values)
-        differences -= values[row][:, None]
-        # Squares of float32 differences cannot underflow in float64.
-        distances = torch.linalg.vector_norm(differences, dim=2, dtype=torch.float64)
+        if by_faiss:
+            distances = indexed_distances(values, row, index.clamp(min=0)).double()
+        else:
+            differences = torch.nn.functional.embedding(index.clamp(min=0), values)
+            differences -= values[row][:, None]
+            # Squares of float32 differences cannot underflow in float64.
+            distances = torch.linalg.vector_norm(differences, dim=2, dtype=torch.float64)
         distances.masked_fill_((index < 0) | (index == row[:, None]), torch.inf)
         parts.append(distances.topk(reach, dim=1, largest=False).values)
     return torch.cat(parts)
@@ -159,7 +164,7 @@ def _float32_suffices(values: Tensor) -> bool:
         return False
     # Without its sign a float32 grows with its bits; 0 becomes the largest of them.
     bits = (values.numpy().view(np.uint32) & _WITHOUT_SIGN) - np.uint32(1)
-    return bool(bits.min() >= _SMALLEST_SAFE) and installed_faiss().importable
+    return bool(bits.min() >= _SMALLEST_SAFE)
 
 
 def _certified(

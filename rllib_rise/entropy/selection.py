@@ -41,8 +41,9 @@ def smallest_entries(
         if width < num_columns:
             limit = np.minimum(limit, np.sort(values, axis=1)[:, width - 1])
         rows, columns = np.divmod(np.flatnonzero(values <= limit[:, None]), num_columns)
-    if width < num_columns and rows.size > _MOST_PER_WIDTH * width * num_rows:
-        return _exactly(values, width, limit)  # of many equal ones, any
+    crowded = np.flatnonzero(np.bincount(rows, minlength=num_rows) > _MOST_PER_WIDTH * width)
+    if crowded.size and width < num_columns:
+        return _thinned(values, width, limit, rows, columns, crowded)
     return rows, columns, limit
 
 
@@ -82,10 +83,21 @@ def _by_groups(
     return rows[near // columns.shape[1]], columns.reshape(-1)[near], limit
 
 
-def _exactly(
-    values: FloatArray, width: int, limit: FloatArray
+def _thinned(
+    values: FloatArray,
+    width: int,
+    limit: FloatArray,
+    rows: IntArray,
+    columns: IntArray,
+    crowded: IntArray,
 ) -> tuple[IntArray, IntArray, FloatArray]:
-    columns = np.argpartition(values, width - 1, axis=1)[:, :width]
-    last = np.take_along_axis(values, columns[:, -1:], axis=1)[:, 0]
-    rows = np.repeat(np.arange(values.shape[0]), width)
-    return rows, columns.reshape(-1), np.minimum(limit, last)
+    """In crowded rows any `width` of the smallest: many are equal, and one of them is the last."""
+    found = np.argpartition(values[crowded], width - 1, axis=1)[:, :width]
+    last = values[crowded, found[:, -1]]
+    limit = limit.copy()
+    limit[crowded] = np.minimum(limit[crowded], last)
+    others = ~np.isin(rows, crowded)
+    rows = np.concatenate((rows[others], np.repeat(crowded, width)))
+    columns = np.concatenate((columns[others], found.reshape(-1)))
+    order = np.argsort(rows, kind="stable")
+    return rows[order], columns[order], limit

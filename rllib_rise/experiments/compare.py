@@ -132,7 +132,7 @@ def summarise(out: Path) -> dict[str, Any]:
             methods[method]["goal"] = goal
         for name in ("steps_per_second", "bonus_left", "bonus_seconds", "bonus_megabytes"):
             values = [run[name] for run in finished if name in run]
-            if values:
+            if len(values) == len(finished):
                 methods[method][name] = sum(values) / len(values)
     improvement = {
         method: {

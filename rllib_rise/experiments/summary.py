@@ -13,6 +13,7 @@ from rllib_rise.experiments.run_directory import RunDirectory
 from rllib_rise.experiments.vanishing import REWARD, as_multiples
 
 _FINAL_SHARE = 0.1
+_FINDINGS = ("_k", "_intrinsic_dimension")
 
 
 def summarise(run: RunDirectory, tracker: ExplorationTracker) -> dict[str, Any]:
@@ -34,7 +35,7 @@ def summarise(run: RunDirectory, tracker: ExplorationTracker) -> dict[str, Any]:
     explored = tracker.figures()
     if explored:
         result |= {**explored, "first_goal_steps": tracker.first_goal_steps}
-    result |= _cost(rows) | _left(rows, first_step)
+    result |= _cost(rows) | _left(rows, first_step) | _found(last)
     warnings = _warnings(rows)
     if warnings:
         result["warnings"] = warnings
@@ -57,8 +58,17 @@ def _cost(rows: Sequence[Mapping[str, float | None]]) -> dict[str, float]:
     return figures
 
 
+def _found(last: Mapping[str, float | None]) -> dict[str, float]:
+    """What a method found out about the task: k, the dimension of the data."""
+    return {
+        name: value
+        for name, value in last.items()
+        if name.endswith(_FINDINGS) and value is not None and not name.endswith("clipped_k")
+    }
+
+
 def _left(rows: Sequence[Mapping[str, float | None]], first_step: float) -> dict[str, float]:
-    """What the bonus is in the end, as a multiple of what it was at first; over all modules."""
+    """The bonus in the last tenth, as a multiple of that in the first; over all modules."""
     left = []
     for name in {key for row in rows for key in row if key.endswith(REWARD)}:
         told = [row for row in rows if row.get(name) is not None]

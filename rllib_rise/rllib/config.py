@@ -19,7 +19,7 @@ from rllib_rise.envs import VECTOR_ENTRY_POINTS
 from rllib_rise.errors import ConfigError
 from rllib_rise.rllib.callbacks import EpisodeFigures
 from rllib_rise.rllib.connector import FiniteInputsConnector
-from rllib_rise.rllib.env_runner import VectorEnvRunner
+from rllib_rise.rllib.env_runner import ArrayEnvRunner
 from rllib_rise.rllib.learner import IntrinsicLearnerMixin
 from rllib_rise.rllib.transitions import state_shape
 
@@ -144,13 +144,14 @@ class IntrinsicConfigMixin:
         bonus_class.check_batch(settings, batch_size=batch_size, chunk_size=chunk_size)
 
     def _serve_environment(self) -> None:
-        """Log the figures that environments tell, and step them all at once."""
+        """Log what environments tell of episodes, and choose how they are stepped."""
         # Ours first: a callback of the user's then finds the means in the result.
         callbacks = force_list(self.callbacks_class)  # type: ignore[has-type]
         if EpisodeFigures not in callbacks:
             self.callbacks_class = [EpisodeFigures, *callbacks]
-        if self.env_runner_cls is None and not self.is_multi_agent:  # type: ignore[attr-defined,has-type]
-            self.env_runner_cls = VectorEnvRunner
+        by_arrays = not self.is_multi_agent and not self.output  # type: ignore[attr-defined]
+        if self.env_runner_cls in (None, ArrayEnvRunner):  # type: ignore[has-type]
+            self.env_runner_cls = ArrayEnvRunner if by_arrays else None
         if self.env in VECTOR_ENTRY_POINTS and self.gym_env_vectorize_mode == "sync":  # type: ignore[attr-defined,has-type]
             self.gym_env_vectorize_mode = "vector_entry_point"
 

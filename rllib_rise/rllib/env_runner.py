@@ -31,35 +31,45 @@ from ray.rllib.utils.numpy import convert_to_numpy
 from ray.rllib.utils.spaces.space_utils import clip_action, unsquash_action
 from ray.rllib.utils.torch_utils import convert_to_torch_tensor
 
+from rllib_rise.errors import ConfigError
 from rllib_rise.rllib.callbacks import EpisodeFigures
 from rllib_rise.rllib.connector import FiniteInputsConnector
 
-_TO_MODULE = {
+# RLlib's pipelines where nobody has added a piece or taken one out; ours ends with one more.
+_TO_MODULE = [
     env_to_module.AddObservationsFromEpisodesToBatch,
     env_to_module.AddTimeDimToBatchAndZeroPad,
     env_to_module.AddStatesFromEpisodesToBatch,
     env_to_module.BatchIndividualItems,
     env_to_module.NumpyToTensor,
-    FiniteInputsConnector,
-}
-_TO_ENV = {
+]
+_TO_ENV = [
     module_to_env.GetActions,
     module_to_env.TensorToNumpy,
     module_to_env.UnBatchToIndividualItems,
     module_to_env.RemoveSingleTsTimeRankFromBatch,
     module_to_env.NormalizeAndClipActions,
     module_to_env.ListifyDataForVectorEnv,
-}
+]
 _EPISODE_EVENTS = (
     *("on_episode_created", "on_episode_start", "on_episode_step"),
     "on_episode_end",
 )
 
 
-class VectorEnvRunner(SingleAgentEnvRunner):
-    """Samples by arrays where nothing of the user's wants to see single steps."""
+class _NotPlainError(Exception):
+    """A module says more about its actions than a row each of arrays."""
+
+
+class ArrayEnvRunner(SingleAgentEnvRunner):
+    """Samples by arrays where nothing of the user's wants to see single steps.
+
+    Else, and with `config.env_runners(env_runner_cls=SingleAgentEnvRunner)`, RLlib's own way. Of
+    RLlib's timers those of single connectors are absent.
+    """
 
     _cached_to_module: Any
+    _needs_initial_reset: bool
 
     def _sample(
         self,
@@ -70,7 +80,7 @@ class VectorEnvRunner(SingleAgentEnvRunner):
         random_actions: bool = False,
         force_reset: bool = False,
     ) -> list[SingleAgentEpisode]:
-        if num_timesteps is None or random_actions or not self._plain:
+        if not num_timesteps or random_actions or not self._plain:
             return super()._sample(
                 num_timesteps=num_timesteps,
                 num_episodes=num_episodes,
@@ -82,8 +92,16 @@ class VectorEnvRunner(SingleAgentEnvRunner):
             self._reset_envs_and_episodes(explore)
         done: list[SingleAgentEpisode] = []
         steps = None
-        while steps is None:  # an environment that failed was made anew, and all begin again
-            record, steps = self._roll_out(num_timesteps, explore, done)
+        try:
+            while steps is None:  # an environment that failed was made anew, and all begin again
+                record, steps = self._roll_out(num_timesteps, explore, done)
+        except _NotPlainError:
+            self._plain = False
+            return super()._sample(num_timesteps=num_timesteps, explore=explore)
+        except BaseException:
+            # What was sampled is lost, and environments stand somewhere.
+            self._needs_initial_reset = True
+            raise
         self._done_episodes_for_metrics.extend(done)
         going_on = []
         for index, episode in enumerate(self._ongoing_episodes):
@@ -103,6 +121,8 @@ class VectorEnvRunner(SingleAgentEnvRunner):
     @cached_property
     def _plain(self) -> bool:
         """Whether connectors, callbacks, module and spaces are such that steps may be batched."""
+        to_module = [type(piece) for piece in self._env_to_module.connectors]
+        to_env = [type(piece) for piece in self._module_to_env.connectors]
         others = {type(one) for one in self._callbacks} - {EpisodeFigures}
         watched = any(
             getattr(cls, event) is not getattr(RLlibCallback, event)
@@ -119,8 +139,8 @@ class VectorEnvRunner(SingleAgentEnvRunner):
             and not self.module.is_stateful()
             and isinstance(self.env.single_observation_space, gym.spaces.Box)
             and isinstance(self.env.single_action_space, (gym.spaces.Box, gym.spaces.Discrete))
-            and {type(piece) for piece in self._env_to_module.connectors} <= _TO_MODULE
-            and {type(piece) for piece in self._module_to_env.connectors} <= _TO_ENV
+            and to_module in (_TO_MODULE, [*_TO_MODULE, FiniteInputsConnector])
+            and to_env == _TO_ENV
         )
 
     def _roll_out(
@@ -129,13 +149,23 @@ class VectorEnvRunner(SingleAgentEnvRunner):
         """Step all environments; the number of steps is None where one of them failed."""
         length = math.ceil(num_timesteps / self.num_envs)
         record = _Record(list(self._ongoing_episodes), length)
-        waiting = ~record.begun
+        waiting, names = ~record.begun, set[str]()
         to_module, steps, seconds = self._cached_to_module, 0, 0.0
-        finite = any(type(p) is FiniteInputsConnector for p in self._env_to_module.connectors)
+        last = self._env_to_module.connectors[-1]
         while steps < num_timesteps:
             started = time.perf_counter()
             outputs = self._act(to_module, explore, steps)
             seconds += time.perf_counter() - started
+            if record.steps == 0:
+                names = set(outputs)
+                if not all(_is_column(value, self.num_envs) for value in outputs.values()):
+                    raise _NotPlainError
+            elif set(outputs) != names:
+                raise ConfigError(
+                    f"{type(self.module).__name__} returned {sorted(outputs)} for one step and "
+                    f"{sorted(names)} for another: always return the same, or set "
+                    "env_runners(env_runner_cls=SingleAgentEnvRunner)"
+                )
             actions = outputs.pop(Columns.ACTIONS)
             results = self._try_env_step(self._for_env(actions))
             if isinstance(results, str) and results == ENV_STEP_FAILURE:
@@ -160,8 +190,8 @@ class VectorEnvRunner(SingleAgentEnvRunner):
             to_module = {
                 Columns.OBS: convert_to_torch_tensor(np.array(observations), device=self._device)
             }
-            if finite:
-                to_module = FiniteInputsConnector()(batch=to_module)
+            if isinstance(last, FiniteInputsConnector):
+                to_module = last(batch=to_module)
         self._cached_to_module = to_module
         self.metrics.log_value(RLMODULE_INFERENCE_TIMER, seconds / max(1, record.steps))
         return record, steps
@@ -181,9 +211,10 @@ class VectorEnvRunner(SingleAgentEnvRunner):
 
     def _for_env(self, actions: NDArray[Any]) -> NDArray[Any]:
         """The actions as the environment wants them."""
-        if self.config.normalize_actions:
+        piece = self._module_to_env.connectors[_TO_ENV.index(module_to_env.NormalizeAndClipActions)]
+        if piece.normalize_actions:
             return unsquash_action(actions, self.env.single_action_space)
-        if self.config.clip_actions:
+        if piece.clip_actions:
             return clip_action(actions, self.env.single_action_space)
         return actions
 
@@ -264,7 +295,7 @@ class _Record:
         first, start = int(self._first[index]), int(self._start[index])
         fresh = not episode.is_reset  # its reset was one of the steps noted here
         step = start - self._origin
-        infos = [{}] * 0 if fresh else list(episode.infos.data)
+        infos = [] if fresh else list(episode.infos.data)
         infos += [noted[index] or {} for noted in self._infos[step - fresh :]]
         episode.infos.data = infos
         self._set(episode.observations, Columns.OBS, index, first, self._now + 1)
@@ -275,7 +306,8 @@ class _Record:
         self._set(episode.rewards, Columns.REWARDS, index, first, self._now)
         for name in self._columns.keys() - {Columns.OBS, Columns.ACTIONS, Columns.REWARDS}:
             buffer = episode.extra_model_outputs.setdefault(name, InfiniteLookbackBuffer())
-            self._set(buffer, name, index, first, self._now)
+            # A lookback buffer may lack what only this policy says.
+            self._set(buffer, name, index, start - len(buffer.data), self._now)
         episode.t += length
         episode.is_terminated, episode.is_truncated = flags or (np.False_, np.False_)
         episode._start_time, episode._last_step_time = self._times[step], self._times[-1]
@@ -298,9 +330,10 @@ class _Record:
                 **episode.extra_model_outputs,
             }
             for name, buffer in kept.items():
-                first = self._first[index]
+                first = self._origin + (name == Columns.OBS) - len(buffer.data)
                 for slot, value in enumerate(buffer.data, start=first):
-                    self._columns[name][index, slot] = value
+                    if name in self._columns:
+                        self._columns[name][index, slot] = value
 
     def _grow(self) -> None:
         """Twice the slots: resets take steps of their own."""
@@ -309,23 +342,31 @@ class _Record:
         self._size *= 2
 
 
+def _is_column(value: Any, num_envs: int) -> bool:
+    return isinstance(value, np.ndarray) and value.shape[:1] == (num_envs,)
+
+
 def _continued(episode: SingleAgentEpisode, lookback: int) -> SingleAgentEpisode:
     """The episode's next chunk, which begins where it was cut; in lists, as RLlib has it."""
     lookback = min(lookback, len(episode))
-    rest = slice(len(episode.actions.data) - lookback, None)
     following = SingleAgentEpisode(
         id_=episode.id_,
-        observations=list(episode.observations.data[-lookback - 1 :]),
+        observations=_last(episode.observations, lookback + 1),
         observation_space=episode.observation_space,
-        infos=list(episode.infos.data[-lookback - 1 :]),
-        actions=list(episode.actions.data[rest]),
+        infos=_last(episode.infos, lookback + 1),
+        actions=_last(episode.actions, lookback),
         action_space=episode.action_space,
-        rewards=list(episode.rewards.data[rest]),
+        rewards=_last(episode.rewards, lookback),
         extra_model_outputs={
-            name: list(buffer.data[rest]) for name, buffer in episode.extra_model_outputs.items()
+            name: _last(buffer, lookback) for name, buffer in episode.extra_model_outputs.items()
         },
         t_started=episode.t,
         len_lookback_buffer="auto",
     )
     following._custom_data = copy.deepcopy(episode.custom_data)
     return following
+
+
+def _last(buffer: InfiniteLookbackBuffer, number: int) -> list[Any]:
+    """The last values; copies, for whoever gets the episode may write to it."""
+    return list(buffer.data[len(buffer.data) - number :].copy())

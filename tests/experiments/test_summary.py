@@ -56,6 +56,7 @@ def test_the_cost_of_the_bonus_is_that_of_all_modules(tmp_path):
     [
         ([4.0, 2.0, 1.0, None], 0.25),  # no update in the last iteration
         ([2.0, 2.0, 1.0, 0.0], 0.25),
+        ([None, 4.0, 1.0, 1.0], 0.25),  # Phase 1 took the beginning
         ([0.0, 0.0, 0.0, 0.0], None),
         ([-0.1, 0.2, -0.2, 0.1], None),  # standardised: around 0
     ],
@@ -69,3 +70,13 @@ def test_what_is_left_of_the_bonus(tmp_path, rewards: list, left: float | None):
         metrics.append(row | ({} if reward is None else {"intrinsic_reward_mean": reward}))
     found = summarise(run, ExplorationTracker())
     assert found.get("bonus_left") == (None if left is None else pytest.approx(left))
+
+
+def test_what_a_method_found_out_is_kept(tmp_path):
+    run = RunDirectory(tmp_path)
+    row = {"iteration": 1, "env_steps": 10, "seconds": 1, "steps_per_second": 10.0}
+    found = {"rise_k": 6.0, "rise_intrinsic_dimension": 2.5}
+    MetricsFile(run.metrics, keep_iterations=0).append(row | found | {"intrinsic_clipped_k": 0.0})
+    figures = summarise(run, ExplorationTracker())
+    assert {name: figures.get(name) for name in found} == found
+    assert "intrinsic_clipped_k" not in figures

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -14,6 +15,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
 
 from rllib_rise.experiments.report.canvas import FAINT, HALF, INK, as_svg, house_style
 
+_LEGEND_LINE = 0.17  # inches
 _MAX_DIRECT_LABELS, _MAX_DIRECT_LENGTH = 6, 18
 _LABEL_GAP = 0.085
 _ROUND_STEPS = (1, 2, 2.5, 5, 10)
@@ -58,7 +60,9 @@ def draw_curves(
         logarithmic: Whether equal ratios get equal heights; values must be positive.
     """
     with house_style():
-        figure = Figure(figsize=(HALF, 2.9), layout="constrained")
+        labelled = [curve for curve in curves if curve.label]
+        height = 2.9 + _LEGEND_LINE * max(0, math.ceil(len(labelled) / _columns(labelled)) - 3)
+        figure = Figure(figsize=(HALF, height), layout="constrained")
         axes = figure.add_subplot()
         for curve in curves:
             _draw_curve(axes, curve)
@@ -76,7 +80,7 @@ def draw_curves(
         else:
             axes.yaxis.set_major_locator(MaxNLocator(5, steps=_ROUND_STEPS))
         _finish(axes, y_label)
-        _label_curves(figure, axes, [curve for curve in curves if curve.label])
+        _label_curves(figure, axes, labelled)
         return as_svg(figure, name, f"{y_label} over environment steps")
 
 
@@ -129,14 +133,19 @@ def _draw_curve(axes: Axes, curve: Curve) -> None:
         )
 
 
+def _columns(curves: Sequence[Curve]) -> int:
+    """Of a legend with these names."""
+    longest = max((len(curve.label) for curve in curves), default=0)
+    return max(1, min(len(curves), 60 // (longest + 6)))
+
+
 def _label_curves(figure: Figure, axes: Axes, curves: Sequence[Curve]) -> None:
     if not curves:
         return
     longest = max(len(curve.label) for curve in curves)
     if len(curves) > _MAX_DIRECT_LABELS or longest > _MAX_DIRECT_LENGTH:
         handles = [Line2D([], [], color=curve.color, label=curve.label) for curve in curves]
-        columns = max(1, min(len(curves), 60 // (longest + 6)))
-        figure.legend(handles=handles, loc="outside lower left", ncols=columns)
+        figure.legend(handles=handles, loc="outside lower left", ncols=_columns(curves))
         return
     axes.set_ylim(*axes.get_ylim())
     to_axes = axes.transData + axes.transAxes.inverted()

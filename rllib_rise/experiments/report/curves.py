@@ -36,8 +36,8 @@ _CURVES = {
 _SHARES = {"coverage": (0.0, 1.02), "duplicates": (0.0, 1.02)}
 _RELATIVE = (
     "intrinsic reward, 1 = at first",
-    "Mean over the batch, before the weight λ, as a multiple of its mean in the first twentieth "
-    "of the budget: a bonus that vanishes goes to 0.",
+    "Mean over the batch, before it is standardised or weighed, as a multiple of its mean in the "
+    "first tenth of the budget: a bonus that vanishes goes to 0.",
 )
 _WIDE = 10
 _CROWD = 6  # of more methods, single seeds would be a tangle

@@ -243,5 +243,5 @@ def _cost(values: dict[str, Any]) -> dict[str, str]:
     if "bonus_megabytes" in values:
         cost["bonus, MB kept"] = f"{values['bonus_megabytes']:,.2g}"
     if "bonus_left" in values:
-        cost["bonus in the end, 1 = at first"] = f"{values['bonus_left']:,.2g}"
+        cost["bonus, last over first tenth"] = f"{values['bonus_left']:,.2g}"
     return cost
