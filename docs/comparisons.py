@@ -6,15 +6,19 @@ A page asks for one by `<!-- comparison: NAME -->` and `<!-- end -->`: that of r
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 from rllib_rise.experiments.display import interval_text
 
 ROOT = Path(__file__).parent.parent
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+# What environments tell of the episodes in a run's last tenth: mean over runs.
+_TOLD = {"key taken": "key_taken", "door opened": "door_opened"}
 # Columns that not all comparisons have: (figure, unit).
 _EXTRA = {
     "bonus, last over first tenth": ("bonus_left", 1),
@@ -26,14 +30,18 @@ _MARKERS = re.compile(r"(<!-- comparison: ([\w/]+) -->\n).*?(<!-- end -->)", re.
 
 def table(name: str) -> str:
     """The summary of a comparison as a Markdown table."""
-    methods = json.loads((ROOT / "results" / name / "summary.json").read_text())["methods"]
+    folder = ROOT / "results" / name
+    methods = json.loads((folder / "summary.json").read_text())["methods"]
+    with (folder / "runs.csv").open() as stream:
+        runs = list(csv.DictReader(stream))
+    told = {title: column for title, column in _TOLD.items() if column in runs[0]}
     columns = ["method", "coverage", "return", "goal reached", "median steps to it"]
     extra = {
         title: (figure, unit)
         for title, (figure, unit) in _EXTRA.items()
         if any(figure in values for values in methods.values())
     }
-    columns += extra
+    columns += [*told, *extra]
     lines = [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
     for method, values in methods.items():
         figures, goal = values["figures"], values["goal"]
@@ -44,6 +52,8 @@ def table(name: str) -> str:
             f"{goal['reached']} of {values['runs']}",
             interval_text(goal["median_steps"], digits=0),
         ]
+        own = [run for run in runs if run["method"] == method]
+        cells += [f"{mean(float(run[column]) for run in own):.0%}" for column in told.values()]
         for figure, unit in extra.values():
             cells.append(_number(values[figure] / unit) if figure in values else "")
         lines.append(f"| {' | '.join(cells)} |")
