@@ -28,8 +28,8 @@ _EXTRA = {
 _MARKERS = re.compile(r"(<!-- comparison: ([\w/]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
-def table(name: str) -> str:
-    """The summary of a comparison as a Markdown table."""
+def table(name: str, *, brief: bool = False) -> str:
+    """The summary of a comparison as a Markdown table; a brief one does not speak of the bonus."""
     folder = ROOT / "results" / name
     methods = json.loads((folder / "summary.json").read_text())["methods"]
     with (folder / "runs.csv").open() as stream:
@@ -39,7 +39,7 @@ def table(name: str) -> str:
     extra = {
         title: (figure, unit)
         for title, (figure, unit) in _EXTRA.items()
-        if any(figure in values for values in methods.values())
+        if not brief and any(figure in values for values in methods.values())
     }
     columns += [*told, *extra]
     lines = [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
@@ -73,10 +73,14 @@ def _number(value: float) -> str:
 
 def pages() -> dict[Path, str]:
     """The pages with fresh tables."""
-    return {
-        page: _MARKERS.sub(lambda match: match[1] + table(match[2]) + match[3], page.read_text())
-        for page in PAGES
-    }
+    return {page: _fresh(page) for page in PAGES}
+
+
+def _fresh(page: Path) -> str:
+    brief = page.name == "README.md"
+    return _MARKERS.sub(
+        lambda match: match[1] + table(match[2], brief=brief) + match[3], page.read_text()
+    )
 
 
 def shown() -> list[str]:
