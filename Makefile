@@ -7,13 +7,14 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
 DEMO_OUT ?= runs/demo
 
-.PHONY: help demo test test-slow test-cluster lint format clean
+.PHONY: help demo test test-slow test-cluster bench lint format clean
 
 help:
 	@echo "make demo          PPO against PPO + RISE on a maze: a table and a page"
 	@echo "make test          unit tests and one Ray path per algorithm"
 	@echo "make test-slow     tests that take minutes"
 	@echo "make test-cluster  tests on a cluster of network namespaces (root)"
+	@echo "make bench         what the bonus costs, side by side with others (BENCH=--full: all of it)"
 	@echo "make lint          ruff and mypy"
 	@echo "make format        let ruff rewrite the code"
 	@echo "make clean         remove the virtual environment and caches"
@@ -44,6 +45,15 @@ test-slow: $(VENV)/.dev
 
 test-cluster: $(VENV)/.dev
 	$(BIN)/python -m pytest -m cluster
+
+# RLeXplore's package pins what ours needs newer: of it the file of one reward is enough.
+$(VENV)/.bench: $(VENV)/.dev
+	@$(PIP) -e '.[cpu,atari,bullet,bench]'
+	@$(PIP) --no-deps rllte-core
+	@touch $@
+
+bench: $(VENV)/.bench
+	$(BIN)/rise bench $(BENCH)
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -164,6 +164,42 @@ def report_(
 
 
 @app.command()
+def bench(
+    only: Annotated[
+        str, typer.Option(help="Parts with commas between: bonus, growth, training, ...")
+    ] = "all",
+    full: Annotated[
+        bool, typer.Option("--full", help="More turns and larger sizes, for committed results.")
+    ] = False,
+    threads: Annotated[
+        int | None, typer.Option(min=1, help="Threads per process; by default one per core.")
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Where to write: by default runs/bench, benchmarks/results if full."),
+    ] = None,
+) -> None:
+    """Measure what the bonus costs and how fast training is, side by side with others."""
+    from rllib_rise.bench import display, suites
+    from rllib_rise.experiments import session
+
+    session.silence_rllib()
+    folder = out or (Path("benchmarks/results") if full else Path("runs/bench"))
+    names = list(suites.SUITES) if only == "all" else [name.strip() for name in only.split(",")]
+    with session.ray_session():
+        summary = suites.run_suites(
+            names,
+            folder,
+            form="full" if full else "quick",
+            threads=threads or os.cpu_count() or 1,
+            on_progress=lambda line: console.print(line, soft_wrap=True, highlight=False),
+        )
+    console.print(display.summary_table(summary))
+    _warn([f"not measured: {line}" for line in suites.skipped(folder)])
+    console.print(f"results: {folder}", soft_wrap=True, highlight=False, markup=False)
+
+
+@app.command()
 def doctor() -> None:
     """Say what this machine has, and what is missing."""
     from rllib_rise.experiments.doctor import examine

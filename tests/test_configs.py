@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from ray.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
 
 from rllib_rise.errors import ConfigError, MissingExtraError
 from rllib_rise.experiments.schema import build_config, check, load_experiment
@@ -51,6 +52,8 @@ def test_a_missing_extra_is_named_before_anything_starts(monkeypatch, path, pack
         ("rllib.rl_module=rllib_rise.rllib.modules:PaperModule", "cannot be imported"),
         ("rllib.rl_module=no_such_package:X", "cannot be imported"),
         ("rllib.rl_module=rllib_rise.errors:RiseError", "RLModule"),
+        ("rllib.learner_class=rllib_rise.errors:RiseError", "no subclass of RLlib's Learner"),
+        ("rllib.env_runner_cls=Fast", "package.module:ClassName"),
     ],
 )
 def test_wrong_values_are_refused_before_anything_starts(override: str, words: str):
@@ -65,6 +68,16 @@ def test_the_named_module_is_built():
     assert config.rl_module_spec.module_class is PaperPPOModule
     config.validate()
     assert config.gym_env_vectorize_mode == "vector_entry_point"
+
+
+def test_the_named_learner_and_env_runner_are_taken():
+    env_runner = "ray.rllib.env.single_agent_env_runner:SingleAgentEnvRunner"
+    learner = "rllib_rise.bench.trainers:RLlibPPOLearner"
+    overrides = [f"rllib.env_runner_cls={env_runner}", f"rllib.learner_class={learner}"]
+    config = build_config(load_experiment(SPACE_INVADERS, overrides))
+    config.validate()
+    assert config.env_runner_cls is SingleAgentEnvRunner
+    assert config.learner_class.__name__ == "RLlibPPOLearner"
 
 
 @pytest.mark.usefixtures("ray_cluster")

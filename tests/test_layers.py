@@ -18,6 +18,7 @@ ALLOWED = {
     "bonuses": {"encoders", "entropy"},
     "rllib": {"bonuses", "encoders", "entropy", "envs"},
     "experiments": {"rllib", "bonuses", "encoders", "entropy", "envs", "tabular"},
+    "bench": {"experiments", "rllib", "bonuses", "encoders", "entropy", "envs"},
 }
 WITHOUT_RAY = ("entropy", "encoders", "envs", "tabular", "bonuses")
 

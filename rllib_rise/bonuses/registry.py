@@ -20,7 +20,7 @@ from rllib_rise.errors import ConfigError, RiseError
 
 ENTRY_POINT_GROUP = "rllib_rise.bonuses"
 NONE = "none"
-#: Methods without a bonus: RLlib's unmodified algorithm, and a policy that acts at random.
+#: Methods without a bonus: RLlib's own algorithm, and a policy that acts at random.
 RANDOM = "random"
 WITHOUT_BONUS = (NONE, RANDOM)
 _registered: dict[str, type[Bonus]] = {}

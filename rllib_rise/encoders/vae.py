@@ -19,7 +19,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -27,7 +27,13 @@ import torch
 from torch import Tensor, nn
 
 from rllib_rise.encoders.base import Encoder, image_layout, is_image
-from rllib_rise.encoders.vae_networks import conv_decoder, conv_encoder, mlp_decoder, mlp_encoder
+from rllib_rise.encoders.vae_networks import (
+    conv_decoder,
+    conv_encoder,
+    mlp_decoder,
+    mlp_encoder,
+    without_normalisation,
+)
 from rllib_rise.errors import ConfigError, NonFiniteError, RiseError
 
 _HELD_OUT = 0.1
@@ -155,6 +161,11 @@ class VAEEncoder(Encoder):
     def encode(self, obs: Tensor) -> Tensor:
         """The posterior mean of one chunk."""
         return self.mean(self.trunk(self._normalise(obs)))
+
+    def frozen(self) -> Callable[[Tensor], Tensor]:
+        """The posterior mean, without layers of batch normalisation."""
+        trunk = without_normalisation(self.trunk)
+        return lambda obs: self.mean(trunk(self._normalise(obs)))
 
     @torch.no_grad()
     def forward(self, obs: Tensor) -> Tensor:

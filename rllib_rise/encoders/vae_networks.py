@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 from torch import nn
+from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 _CONV_LAYERS = 4
 _ENCODER_CHANNELS = 32
@@ -35,6 +38,20 @@ def conv_encoder(height: int, width: int, channels: int) -> tuple[nn.Sequential,
         layers += [nn.BatchNorm2d(_ENCODER_CHANNELS), nn.ReLU()]
         channels = _ENCODER_CHANNELS
     return nn.Sequential(*layers, nn.Flatten()), channels * sizes[-1][0] * sizes[-1][1]
+
+
+def without_normalisation(network: nn.Sequential) -> nn.Sequential:
+    """The same map with each frozen batch normalisation folded into the convolution before it.
+
+    Normalising is a pass over memory of its own, as long as a third of a small convolution.
+    """
+    layers: list[nn.Module] = []
+    for layer in network:
+        if isinstance(layer, nn.BatchNorm2d):
+            layers[-1] = fuse_conv_bn_eval(cast(nn.Conv2d, layers[-1]), layer)
+        else:
+            layers.append(nn.ReLU(inplace=True) if isinstance(layer, nn.ReLU) else layer)
+    return nn.Sequential(*layers)
 
 
 def conv_decoder(embedding_size: int, height: int, width: int, channels: int) -> nn.Sequential:

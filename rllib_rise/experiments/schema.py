@@ -223,15 +223,20 @@ def build_config(experiment: Experiment) -> Any:
     check_env(experiment.env)
     settings = copy.deepcopy(experiment.rllib)
     model_config = settings.pop("model_config", None)
-    rl_module = settings.pop("rl_module", None)
+    for key in _class_settings():
+        if settings.get(key) is not None:
+            settings[key] = import_class(key, settings[key])
+    rl_module, learner_class = settings.pop("rl_module", None), settings.pop("learner_class", None)
     config = new_config(experiment.algorithm)
     config.environment(experiment.env.id, env_config=experiment.env.kwargs)
     config.debugging(seed=experiment.seed)
     config.update_from_dict(settings)
     if model_config is not None:
         config.rl_module(model_config=model_config)
+    if learner_class is not None:
+        config.learners(learner_class=learner_class)
     if rl_module is not None:
-        config.rl_module(rl_module_spec=RLModuleSpec(module_class=import_rl_module(rl_module)))
+        config.rl_module(rl_module_spec=RLModuleSpec(module_class=rl_module))
     return config.intrinsic(**experiment.settings_of(experiment.method))
 
 
@@ -245,23 +250,31 @@ def check(experiment: Experiment) -> None:
         raise ConfigError(f"RLlib refuses the settings under rllib: {error}") from error
 
 
-def import_rl_module(path: str) -> Any:
-    """The RLModule class behind `rllib.rl_module`, written as package.module:ClassName."""
-    from ray.rllib.core.rl_module.rl_module import RLModule
-
+def import_class(key: str, path: str) -> Any:
+    """The class behind a setting under `rllib`, written as package.module:ClassName."""
     module_name, separator, name = str(path).partition(":")
     if not separator:
         raise ConfigError(
-            f"rllib.rl_module={path!r}: write it as package.module:ClassName, "
+            f"rllib.{key}={path!r}: write it as package.module:ClassName, "
             "e.g. rllib_rise.rllib.modules:PaperPPOModule"
         )
     try:
-        module_class = getattr(importlib.import_module(module_name), name)
+        found = getattr(importlib.import_module(module_name), name)
     except (ImportError, AttributeError) as error:
-        raise ConfigError(f"rllib.rl_module={path!r} cannot be imported: {error}") from None
-    if not (isinstance(module_class, type) and issubclass(module_class, RLModule)):
-        raise ConfigError(f"rllib.rl_module={path!r} is no subclass of RLlib's RLModule")
-    return module_class
+        raise ConfigError(f"rllib.{key}={path!r} cannot be imported: {error}") from None
+    base = _class_settings()[key]
+    if not (isinstance(found, type) and issubclass(found, base)):
+        raise ConfigError(f"rllib.{key}={path!r} is no subclass of RLlib's {base.__name__}")
+    return found
+
+
+def _class_settings() -> dict[str, type]:
+    """Settings that are classes, and what these have to be."""
+    from ray.rllib.core.learner.learner import Learner
+    from ray.rllib.core.rl_module.rl_module import RLModule
+    from ray.rllib.env.env_runner import EnvRunner
+
+    return {"rl_module": RLModule, "learner_class": Learner, "env_runner_cls": EnvRunner}
 
 
 def check_env(env: EnvSpec) -> None:

@@ -32,7 +32,7 @@ class IntrinsicConfigMixin:
     algorithm is built, by the method's own model.
     """
 
-    #: The unmodified RLlib algorithm, which `method="none"` runs.
+    #: RLlib's own algorithm, which `method="none"` runs.
     plain_algo_class: ClassVar[type[Algorithm]]
     #: Our learner for this algorithm.
     intrinsic_learner_class: ClassVar[type[IntrinsicLearnerMixin]]
@@ -58,7 +58,7 @@ class IntrinsicConfigMixin:
         """Choose the intrinsic reward and its settings.
 
         Args:
-            method: "rise", "re3", "rnd", ..., "none" for RLlib's unmodified algorithm, "random"
+            method: "rise", "re3", "rnd", ..., "none" for RLlib's own algorithm, "random"
                 for a policy that acts at random and learns nothing, or "module.path:ClassName"
                 (or the class) for a bonus of your own. A new method starts from its own defaults;
                 without it, settings are added to those there are.
@@ -224,7 +224,7 @@ class IntrinsicConfigMixin:
         return self.intrinsic_learner_class
 
     def build_algo(self, *args: Any, **kwargs: Any) -> Algorithm:
-        """Build the algorithm; RLlib's unmodified class for the method `none`."""
+        """Build the algorithm; RLlib's own class for the method `none`."""
         if not self.uses_bonus and not self.acts_at_random:
             plain = self.copy(copy_frozen=False)  # type: ignore[attr-defined]
             plain.algo_class = self.plain_algo_class

@@ -17,6 +17,7 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from ray.rllib.callbacks.callbacks import RLlibCallback
 from ray.rllib.connectors import env_to_module, module_to_env
@@ -92,6 +93,9 @@ class ArrayEnvRunner(SingleAgentEnvRunner):
             self._reset_envs_and_episodes(explore)
         done: list[SingleAgentEpisode] = []
         steps = None
+        # Else RLlib would switch all layers to evaluation and back for every step.
+        was_training = self.module.training
+        self.module.eval()
         try:
             while steps is None:  # an environment that failed was made anew, and all begin again
                 record, steps = self._roll_out(num_timesteps, explore, done)
@@ -102,6 +106,8 @@ class ArrayEnvRunner(SingleAgentEnvRunner):
             # What was sampled is lost, and environments stand somewhere.
             self._needs_initial_reset = True
             raise
+        finally:
+            self.module.train(was_training)
         self._done_episodes_for_metrics.extend(done)
         going_on = []
         for index, episode in enumerate(self._ongoing_episodes):
@@ -207,7 +213,7 @@ class ArrayEnvRunner(SingleAgentEnvRunner):
         self._module_to_env.connectors[0](
             rl_module=module, batch=outputs, episodes=[None], explore=explore
         )
-        return {name: convert_to_numpy(value) for name, value in outputs.items()}
+        return {name: _array(value) for name, value in outputs.items()}
 
     def _for_env(self, actions: NDArray[Any]) -> NDArray[Any]:
         """The actions as the environment wants them."""
@@ -340,6 +346,13 @@ class _Record:
         for name, values in self._columns.items():
             self._columns[name] = np.concatenate((values, np.empty_like(values)), axis=1)
         self._size *= 2
+
+
+def _array(value: Any) -> Any:
+    """As RLlib converts it, without its search for nested values where there are none."""
+    if isinstance(value, torch.Tensor) and value.dtype == torch.float32 and value.dim() > 0:
+        return value.numpy(force=True)
+    return convert_to_numpy(value)
 
 
 def _is_column(value: Any, num_envs: int) -> bool:

@@ -12,6 +12,7 @@ from ray.rllib.utils.metrics import NUM_ENV_STEPS_SAMPLED_LIFETIME
 from rllib_rise.errors import ConfigError
 from rllib_rise.rllib.connector import EpisodesConnector, IntrinsicRewardConnector
 from rllib_rise.rllib.gather import Gather, gather_rows
+from rllib_rise.rllib.memory import keep_freed_memory
 from rllib_rise.rllib.runtime import IntrinsicRuntime
 
 COMPONENT_INTRINSIC = "intrinsic"
@@ -28,6 +29,7 @@ class IntrinsicLearnerMixin:
     def build(self) -> None:
         """Build the learner, then its runtime, then put the connector behind `NumpyToTensor`."""
         already_built = getattr(self, "intrinsic", None) is not None
+        keep_freed_memory()
         super().build()  # type: ignore[misc]
         if already_built:
             return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar, cast
 
@@ -30,7 +30,8 @@ _HIDDEN = 64
 # Convolutions over a part of a large batch stay in the CPU's cache; measured faster than one piece.
 _IMAGES_PER_CHUNK = 128
 _IMAGE_DIMENSIONS = 4
-_OPTIONS = ("vf_share_layers",)
+_OPTIONS = ("vf_share_layers", "precision")
+_PRECISIONS = {"float32": None, "bfloat16": torch.bfloat16}
 _Layer = TypeVar("_Layer", nn.Linear, nn.Conv2d)
 
 
@@ -87,6 +88,9 @@ class PaperPPOModule(TorchRLModule, ValueFunctionAPI, InferenceOnlyAPI):
     4. Continuous actions: a diagonal Gaussian whose log standard deviation is a parameter of its
        own, 0 at first, and does not depend on the state.
     5. Orthogonal weights (gain sqrt(2), 0.01 for the policy's head, 1 for the value's), biases 0.
+    6. `model_config={"precision": "bfloat16"}` computes the layers below the heads in bfloat16,
+       about twice as fast where the processor has instructions for it; weights, heads and losses
+       stay float32.
     """
 
     def setup(self) -> None:
@@ -103,6 +107,12 @@ class PaperPPOModule(TorchRLModule, ValueFunctionAPI, InferenceOnlyAPI):
                 f"PaperPPOModule needs a Box of observations, this is {self.observation_space}: "
                 "flatten them by a wrapper or by RLlib's FlattenObservations"
             )
+        precision = options.get("precision", "float32")
+        if precision not in _PRECISIONS:
+            raise ConfigError(
+                f"model_config.precision={precision!r} is none of {', '.join(_PRECISIONS)}"
+            )
+        self._reduced = _PRECISIONS[precision]
         shape = tuple(self.observation_space.shape)
         self._images = is_image(shape)
         self._channels_first = self._images and image_layout(shape).channels_first
@@ -119,19 +129,22 @@ class PaperPPOModule(TorchRLModule, ValueFunctionAPI, InferenceOnlyAPI):
         return ["value", "value_head"]
 
     def _forward(self, batch: Mapping[str, Any], **kwargs: Any) -> dict[str, Any]:
-        return {Columns.ACTION_DIST_INPUTS: self._act(self._features(self.policy, batch))}
+        return {Columns.ACTION_DIST_INPUTS: self._act(self._features(batch, self.policy)[0])}
 
     def _forward_train(self, batch: Mapping[str, Any], **kwargs: Any) -> dict[str, Any]:
-        features = self._features(self.policy, batch)
-        outputs = {Columns.ACTION_DIST_INPUTS: self._act(features)}
-        if self.value is None:
-            outputs[Columns.EMBEDDINGS] = features
-        return outputs
+        # Both networks on the same inputs: images are cast once, while they are in the cache.
+        networks = (self.policy,) if self.value is None else (self.policy, self.value)
+        features = self._features(batch, *networks)
+        return {
+            Columns.ACTION_DIST_INPUTS: self._act(features[0]),
+            Columns.EMBEDDINGS: features[-1],
+        }
 
     def compute_values(self, batch: Mapping[str, Any], embeddings: Tensor | None = None) -> Tensor:
-        """V(s), `[N]`; `embeddings` are the features that a shared network has computed already."""
+        """V(s), `[N]`; `embeddings` are what `forward_train` has computed for it already."""
         if embeddings is None:
-            embeddings = self._features(self.policy if self.value is None else self.value, batch)
+            network = self.policy if self.value is None else self.value
+            embeddings = self._features(batch, network)[0]
         return self.value_head(embeddings).squeeze(-1)
 
     def _act(self, features: Tensor) -> Tensor:
@@ -140,15 +153,23 @@ class PaperPPOModule(TorchRLModule, ValueFunctionAPI, InferenceOnlyAPI):
             return outputs
         return torch.cat((outputs, self.log_std.expand_as(outputs)), dim=-1)
 
-    def _features(self, network: nn.Module, batch: Mapping[str, Any]) -> Tensor:
+    def _features(self, batch: Mapping[str, Any], *networks: nn.Module) -> list[Tensor]:
+        """What each of the networks makes of the observations."""
         obs = batch[Columns.OBS]
-        if not self._images:
-            return network(as_float(obs).flatten(1))
+        with torch.autocast(obs.device.type, self._reduced, enabled=self._reduced is not None):
+            if not self._images:
+                obs = as_float(obs).flatten(1)
+                found = [network(obs) for network in networks]
+            else:
+                found = self._image_features(obs, networks)
+        return [features.float() for features in found]
+
+    def _image_features(self, obs: Tensor, networks: Sequence[nn.Module]) -> list[Tensor]:
         if not self._channels_first:
             obs = obs.movedim(-1, 1)
-        if obs.device.type != "cpu":
-            return network(_packed(obs))
-        return torch.cat([network(_packed(chunk)) for chunk in obs.split(_IMAGES_PER_CHUNK)])
+        chunks = obs.split(_IMAGES_PER_CHUNK) if obs.device.type == "cpu" else (obs,)
+        parts = [[network(images) for network in networks] for images in map(_packed, chunks)]
+        return [torch.cat(part) for part in zip(*parts, strict=True)]
 
 
 def _prepare_images(

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.algorithms.ppo import PPO, PPOConfig
-from ray.rllib.algorithms.ppo.torch.ppo_torch_learner import PPOTorchLearner
 
 from rllib_rise.bonuses import Need
 from rllib_rise.rllib.algorithm import IntrinsicAlgorithmMixin
 from rllib_rise.rllib.config import IntrinsicConfigMixin
 from rllib_rise.rllib.learner import IntrinsicLearnerMixin
 from rllib_rise.rllib.modules import PPOModule
+from rllib_rise.rllib.ppo_learner import FastPPOTorchLearner
 
 
-class RISEPPOTorchLearner(IntrinsicLearnerMixin, PPOTorchLearner):
+class RISEPPOTorchLearner(IntrinsicLearnerMixin, FastPPOTorchLearner):
     """PPO's learner with an intrinsic reward in its batch."""
 
 
@@ -37,6 +39,10 @@ class RISEPPOConfig(IntrinsicConfigMixin, PPOConfig):
 
     def __init__(self, algo_class: type[Algorithm] | None = None) -> None:
         super().__init__(algo_class=algo_class or RISEPPO)
+
+    def get_default_learner_class(self) -> Any:
+        """Ours with or without a bonus, so that a comparison shows nothing but the bonus."""
+        return RISEPPOTorchLearner if self.uses_bonus else FastPPOTorchLearner
 
 
 class RISEPPO(IntrinsicAlgorithmMixin, PPO):

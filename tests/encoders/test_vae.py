@@ -427,3 +427,19 @@ def test_a_fit_never_holds_all_observations_as_floats():
     one_copy = 4000 * 84 * 84 * 4 * 4 / 2**20
     # One shuffled copy of the bytes would be 0.25 on top of what a step takes.
     assert float(done.stdout) < 0.3 * one_copy
+
+
+def test_folding_the_normalisation_changes_no_embedding():
+    encoder = VAEEncoder((1, 20, 24), embedding_size=4)
+    torch.manual_seed(0)
+    for layer in encoder.trunk:
+        if isinstance(layer, nn.BatchNorm2d):
+            layer.running_mean.normal_()
+            layer.running_var.uniform_(0.5, 2)
+            layer.weight.data.normal_(1, 0.3)
+            layer.bias.data.normal_()
+    obs = torch.rand(7, 1, 20, 24)
+    with torch.no_grad():
+        expected = encoder.encode(obs)
+        torch.testing.assert_close(encoder.frozen()(obs), expected, rtol=1e-4, atol=1e-5)
+    assert expected.std() > 0.01

@@ -217,3 +217,31 @@ def test_the_gaussians_deviation_learns():
         assert algorithm.get_module().log_std.abs().sum() > 0
     finally:
         algorithm.stop()
+
+
+def test_bfloat16_is_for_the_layers_below_the_heads():
+    exact, reduced = module(), module(precision="bfloat16")
+    reduced.load_state_dict(exact.state_dict())
+    batch = observations(ATARI, 8)
+    for name in ("forward_train", "forward_inference"):
+        expected = getattr(exact, name)(batch)[Columns.ACTION_DIST_INPUTS]
+        found = getattr(reduced, name)(batch)[Columns.ACTION_DIST_INPUTS]
+        assert found.dtype == torch.float32
+        assert not torch.equal(found, expected)
+        torch.testing.assert_close(found, expected, rtol=0.02, atol=0.02 * float(expected.std()))
+    assert {parameter.dtype for parameter in reduced.parameters()} == {torch.float32}
+
+
+def test_values_are_the_same_with_and_without_the_features_of_training():
+    for share in (False, True):
+        net = module(vf_share_layers=share)
+        batch = observations(ATARI, 5)
+        features = net.forward_train(batch)[Columns.EMBEDDINGS]
+        torch.testing.assert_close(
+            net.compute_values(batch, embeddings=features), net.compute_values(batch)
+        )
+
+
+def test_an_unknown_precision_is_an_error_that_names_the_known_ones():
+    with pytest.raises(ConfigError, match="precision='half' is none of float32, bfloat16"):
+        module(precision="half")

@@ -23,6 +23,7 @@ from small_algorithms import small_ppo
 import rllib_rise
 from rllib_rise import RISEPPOConfig
 from rllib_rise.errors import ConfigError, NonFiniteError, RiseError
+from rllib_rise.rllib.ppo_learner import FastPPOTorchLearner
 
 pytestmark = pytest.mark.usefixtures("ray_cluster")
 
@@ -121,7 +122,7 @@ def test_reported_returns_stay_purely_extrinsic(build):
 def test_method_none_is_rllibs_own_algorithm(build):
     algorithm = build(config().intrinsic(method="none"))
     assert type(algorithm) is PPO
-    assert type(local_learner(algorithm)) is PPOTorchLearner
+    assert type(local_learner(algorithm)) is FastPPOTorchLearner
     assert algorithm.train()["env_runners"]["episode_return_mean"] == EPISODE
 
 

@@ -1,0 +1,106 @@
+"""What `rise bench` runs, and the files that it leaves.
+
+NAME.json      one for each part: its figures, what was measured, machine, versions, date, command
+summary.json   the figures of all parts that are there: [{figure, ratio, low, high, goal, holds}]
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import sys
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from rllib_rise.bench.distances import bonus_alone, growth
+from rllib_rise.bench.measure import Figure
+from rllib_rise.bench.scaling import scaling
+from rllib_rise.bench.training import against_others, all_methods, phase1
+from rllib_rise.errors import ConfigError
+from rllib_rise.experiments.run_directory import versions, write_json
+
+OnProgress = Callable[[str], None]
+Suite = Callable[[int, str, OnProgress], tuple[list[Figure], dict[str, Any]]]
+
+SUITES: dict[str, Suite] = {
+    "bonus": bonus_alone,
+    "growth": growth,
+    "training": against_others,
+    "methods": all_methods,
+    "phase1": phase1,
+    "scaling": scaling,
+}
+
+
+def run_suites(
+    names: Iterable[str],
+    out: Path,
+    *,
+    form: str,
+    threads: int,
+    on_progress: OnProgress,
+) -> list[dict[str, Any]]:
+    """Measure, and write the files.
+
+    Args:
+        names: Which of `SUITES`.
+        out: The folder.
+        form: `quick` or `full`.
+        threads: Threads of every process that computes.
+        on_progress: Called with what is being done.
+
+    Returns:
+        The summary, of these parts and of those that the folder had.
+    """
+    chosen = list(names)
+    for name in chosen:
+        if name not in SUITES:
+            raise ConfigError(f"{name!r} is no part of the benchmark: {', '.join(SUITES)}")
+    out.mkdir(parents=True, exist_ok=True)
+    for name in chosen:
+        figures, measured = SUITES[name](threads, form, on_progress)
+        result = {
+            "part": name,
+            "form": form,
+            "threads": threads,
+            "date": datetime.now(UTC).date().isoformat(),
+            "command": f"rise bench {'--full ' if form == 'full' else ''}--only {name}"
+            f" --threads {threads}",
+            "machine": {"processor": _processor(), **versions()},
+            "figures": [figure.as_json() for figure in figures],
+            "measured": measured,
+        }
+        write_json(out / f"{name}.json", result)
+        write_json(out / "summary.json", summary(out))
+    return summary(out)
+
+
+def summary(folder: Path) -> list[dict[str, Any]]:
+    """The figures of all parts in a folder, in the order of `SUITES`."""
+    files = [folder / f"{name}.json" for name in SUITES]
+    return [
+        figure
+        for file in files
+        if file.exists()
+        for figure in json.loads(file.read_text())["figures"]
+    ]
+
+
+def skipped(folder: Path) -> list[str]:
+    """What could not be measured, and why."""
+    found = []
+    for name in SUITES:
+        file = folder / f"{name}.json"
+        if file.exists() and (reason := json.loads(file.read_text())["measured"].get("skipped")):
+            found.append(f"{name}: {reason}")
+    return found
+
+
+def _processor() -> str:
+    if sys.platform.startswith("linux"):
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor()

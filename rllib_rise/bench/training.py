@@ -1,0 +1,116 @@
+"""Whole iterations of training: what the bonus adds, and how fast Stable-Baselines3 is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib.util import find_spec
+from typing import Any
+
+from rllib_rise.bench.contestants import Contestant, Entry, contest
+from rllib_rise.bench.measure import Figure, in_turn, median, ratio_of
+from rllib_rise.bench.trainers import INSTALL, TASKS, steps_per_iteration, task
+
+# How good the encoder is does not matter here, nor how k was found.
+_SHORT_PHASE1: dict[str, Any] = {"intrinsic.warmup_steps": 600, "intrinsic.k": 5}
+_SB3, _PPO, _RISE, _ALL = "Stable-Baselines3's PPO", "PPO", "RISE-PPO", "RISE-PPO, everything on"
+# What we offer beyond the settings that all have in common.
+_EVERYTHING: dict[str, dict[str, Any]] = {
+    "Atari": {"rllib.model_config.precision": "bfloat16"},
+    "Hopper": {"rllib.num_env_runners": 2, "rllib.num_envs_per_env_runner": 4},
+}
+_OVERHEAD_GOALS = {"Atari": "<= 1.06", "Hopper": "<= 1.03"}
+_EVERYTHING_GOALS = {"Atari": ">= 1.25", "Hopper": ">= 1.1"}
+_TURNS = {"quick": {"Atari": 3, "Hopper": 12}, "full": {"Atari": 15, "Hopper": 60}}
+_METHODS = ("re3", "max-renyi", "rise", "rnd", "icm", "count", "ride", "ngu")
+_METHOD_TURNS = {"quick": 2, "full": 10}
+
+OnProgress = Callable[[str], None]
+
+
+def against_others(
+    threads: int, form: str, on_progress: OnProgress
+) -> tuple[list[Figure], dict[str, Any]]:
+    """RISE-PPO, our PPO and Stable-Baselines3's: the same networks, batches, epochs, threads."""
+    figures: list[Figure] = []
+    raw: dict[str, Any] = {}
+    for name in TASKS:
+        entries = {
+            _PPO: Entry(name, "ours without bonus"),
+            _RISE: Entry(name, changes=_SHORT_PHASE1),
+            _ALL: Entry(name, changes=_SHORT_PHASE1 | _EVERYTHING[name]),
+        }
+        if find_spec("stable_baselines3") is None:
+            raw["skipped"] = f"Stable-Baselines3 is not installed: {INSTALL}"
+        else:
+            entries[_SB3] = Entry(name, "stable-baselines3")
+        seconds, told = _measured(name, entries, threads, _TURNS[form][name], on_progress)
+        steps = steps_per_iteration(task(name, {}))
+        raw[name] = {
+            "seconds": seconds,
+            "steps_per_second": {one: steps / median(many) for one, many in seconds.items()},
+            "told": told,
+        }
+        title = f"{name}: RISE-PPO's iteration over PPO's"
+        figures.append(ratio_of(title, seconds[_RISE], seconds[_PPO], _OVERHEAD_GOALS[name]))
+        if _SB3 in seconds:
+            for one, goal in ((_RISE, ">= 1"), (_ALL, _EVERYTHING_GOALS[name])):
+                title = f"{name}: {one}, times as fast as Stable-Baselines3's PPO"
+                figures.append(ratio_of(title, seconds[_SB3], seconds[one], goal))
+    return figures, raw
+
+
+def all_methods(
+    threads: int, form: str, on_progress: OnProgress
+) -> tuple[list[Figure], dict[str, Any]]:
+    """Every method on Atari: iterations over those of PPO without a bonus."""
+    entries = {"none": Entry("Atari", "ours without bonus")}
+    for method in _METHODS:
+        changes = {"intrinsic.method": method}
+        entries[method] = Entry(
+            "Atari", changes=changes | (_SHORT_PHASE1 if method == "rise" else {})
+        )
+    seconds, told = _measured("Atari", entries, threads, _METHOD_TURNS[form], on_progress)
+    steps = steps_per_iteration(task("Atari", {}))
+    figures, rows = [], []
+    for method, many in seconds.items():
+        if method != "none":
+            title = f"methods: an iteration with {method} over one without a bonus"
+            figures.append(ratio_of(title, many, seconds["none"]))
+        rows.append(
+            {
+                "method": method,
+                "steps_per_second": steps / median(many),
+                "seconds": many,
+                **told[method],
+            }
+        )
+    return figures, {"rows": rows}
+
+
+def phase1(threads: int, form: str, on_progress: OnProgress) -> tuple[list[Figure], dict[str, Any]]:
+    """Phase 1 of Atari: where its seconds go."""
+    observations = {"quick": 1000, "full": 10_000}[form]
+    changes = {"intrinsic.warmup_steps": observations}
+    on_progress(f"Phase 1 with {observations:,} observations")
+    with contest({"rise": Entry("Atari", changes=changes)}, threads=threads) as found:
+        seconds = found["rise"].started["phase1"]
+    return [], {"observations": observations, "seconds": seconds}
+
+
+def _measured(
+    name: str, entries: dict[str, Entry], threads: int, turns: int, on_progress: OnProgress
+) -> tuple[dict[str, list[float]], dict[str, dict[str, Any]]]:
+    on_progress(f"{name}: starting {len(entries)} trainings")
+    with contest(entries, threads=threads) as contestants:
+        calls = {one: contestant.iterate for one, contestant in contestants.items()}
+
+        def on_turn(turn: int) -> None:
+            on_progress(f"{name}: turn {turn + 1} of {turns}")
+
+        seconds = in_turn(calls, turns=turns, on_turn=on_turn)
+        told = {one: _told(contestant) for one, contestant in contestants.items()}
+    return seconds, told
+
+
+def _told(contestant: Contestant) -> dict[str, Any]:
+    return {name: round(value, 4) for name, value in contestant.figures().items()}

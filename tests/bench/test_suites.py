@@ -1,0 +1,75 @@
+"""`rise bench`: its parts, and the files that it leaves."""
+
+from __future__ import annotations
+
+import json
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from rllib_rise.bench.contestants import Entry, contest
+from rllib_rise.bench.distances import growth
+from rllib_rise.bench.suites import SUITES, run_suites, skipped, summary
+from rllib_rise.errors import ConfigError, RiseError
+
+RESULTS = Path(__file__).parents[2] / "benchmarks" / "results"
+
+
+def test_the_bonus_alone_is_measured_and_written(tmp_path: Path):
+    found = run_suites(["bonus"], tmp_path, form="quick", threads=1, on_progress=lambda line: None)
+    assert found == json.loads((tmp_path / "summary.json").read_text())
+    assert {"figure", "ratio", "low", "high", "goal", "holds"} == set(found[0])
+    assert all(0 < one["low"] <= one["ratio"] <= one["high"] for one in found)
+    result = json.loads((tmp_path / "bonus.json").read_text())
+    assert result["threads"] == 1
+    assert result["machine"]["packages"]["torch"]
+    if find_spec("rllte") is None:
+        assert "rllte-core" in skipped(tmp_path)[0]
+
+
+def test_an_unknown_part_is_refused(tmp_path: Path):
+    with pytest.raises(ConfigError, match="'bonuses' is no part of the benchmark: bonus, growth"):
+        run_suites(["bonuses"], tmp_path, form="quick", threads=1, on_progress=print)
+
+
+def test_memory_grows_less_than_the_square_of_the_batch():
+    _, measured = growth(1, "quick", lambda line: None)
+    largest = max(row["megabytes"] for row in measured["rows"])
+    n = max(row["n"] for row in measured["rows"])
+    assert largest < n * n * 4 / 2**20 / 2
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("ray_cluster")
+def test_contestants_train_in_processes_of_their_own():
+    changes = {"intrinsic.k": 5}
+    entries = {
+        "none": Entry("Hopper", "ours without bonus"),
+        "rise": Entry("Hopper", changes=changes),
+    }
+    with contest(entries, threads=1) as contestants:
+        told = {}
+        for name, one in contestants.items():
+            one.iterate()
+            told[name] = one.figures()
+    assert told["rise"]["intrinsic_seconds"] > told["none"]["intrinsic_seconds"] > 0
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("ray_cluster")
+def test_what_a_contestant_fails_with_is_told():
+    with (
+        pytest.raises(RiseError, match=r"ConfigError.*alpha"),
+        contest({"bad": Entry("Hopper", changes={"intrinsic.alpha": 3})}, threads=1),
+    ):
+        pass
+
+
+@pytest.mark.skipif(not RESULTS.exists(), reason="no results are committed")
+def test_the_committed_summary_is_that_of_the_committed_results():
+    assert json.loads((RESULTS / "summary.json").read_text()) == summary(RESULTS)
+    for name in SUITES:
+        result = json.loads((RESULTS / f"{name}.json").read_text())
+        assert result["form"] == "full"
+        assert result["command"] == f"rise bench --full --only {name} --threads {result['threads']}"
