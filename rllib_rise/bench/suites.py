@@ -16,6 +16,7 @@ from typing import Any
 
 from rllib_rise.bench.distances import bonus_alone, growth
 from rllib_rise.bench.measure import Figure
+from rllib_rise.bench.profile import profile
 from rllib_rise.bench.scaling import scaling
 from rllib_rise.bench.training import against_others, all_methods, phase1
 from rllib_rise.errors import ConfigError
@@ -30,6 +31,7 @@ SUITES: dict[str, Suite] = {
     "training": against_others,
     "methods": all_methods,
     "phase1": phase1,
+    "profile": profile,
     "scaling": scaling,
 }
 

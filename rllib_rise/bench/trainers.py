@@ -10,6 +10,7 @@ import torch
 from ray.rllib.algorithms.ppo.torch.ppo_torch_learner import PPOTorchLearner
 from torch import Tensor, nn
 
+from rllib_rise.bench.parts import Parts
 from rllib_rise.bonuses import Bonus, Transitions
 from rllib_rise.errors import MissingExtraError, RiseError
 from rllib_rise.experiments.schema import Experiment, build_config, load_experiment
@@ -42,7 +43,8 @@ def make_trainer(task_name: str, kind: str, changes: dict[str, Any]) -> Trainer:
     experiment = task(task_name, changes)
     if kind == "stable-baselines3":
         return StableBaselinesTrainer(experiment)
-    return OurTrainer(experiment, bonus=Nothing if kind == "ours without bonus" else None)
+    bonus = Nothing if kind == "ours without bonus" else None
+    return OurTrainer(experiment, bonus=bonus, profiled=kind == "ours, profiled")
 
 
 def task(name: str, changes: dict[str, Any]) -> Experiment:
@@ -75,13 +77,16 @@ class Nothing(Bonus):
 class OurTrainer:
     """An algorithm of ours, Phase 1 behind it."""
 
-    def __init__(self, experiment: Experiment, *, bonus: type[Bonus] | None = None) -> None:
+    def __init__(
+        self, experiment: Experiment, *, bonus: type[Bonus] | None = None, profiled: bool = False
+    ) -> None:
         config = build_config(experiment)
         if bonus is not None:
             config.intrinsic(method=bonus)
         self._algorithm = config.build_algo()
         phase1 = self._algorithm.prepare_intrinsic(lambda line: None)
         self.started = {"phase1": phase1.seconds if phase1 else {}}
+        self._parts = Parts(self._algorithm) if profiled else None
         self._last: dict[str, Any] = {}
 
     def iterate(self) -> None:
@@ -89,9 +94,10 @@ class OurTrainer:
         self._last = self._algorithm.train()
 
     def figures(self) -> dict[str, Any]:
-        """What the bonus took and keeps."""
+        """What the bonus took and keeps, and the parts of an iteration where they are watched."""
         learner = self._last["learners"]["default_policy"]
-        return {name: float(learner[name]) for name in _FIGURES}
+        parts = {"parts": self._parts.take()} if self._parts else {}
+        return {name: float(learner[name]) for name in _FIGURES} | parts
 
     def close(self) -> None:
         """Stop the algorithm."""

@@ -11,7 +11,7 @@ from rllib_rise.bench.measure import Figure, in_turn, median, ratio_of
 from rllib_rise.bench.trainers import INSTALL, TASKS, steps_per_iteration, task
 
 # How good the encoder is does not matter here, nor how k was found.
-_SHORT_PHASE1: dict[str, Any] = {"intrinsic.warmup_steps": 600, "intrinsic.k": 5}
+SHORT_PHASE1: dict[str, Any] = {"intrinsic.warmup_steps": 600, "intrinsic.k": 5}
 _SB3, _PPO, _RISE, _ALL = "Stable-Baselines3's PPO", "PPO", "RISE-PPO", "RISE-PPO, everything on"
 # What we offer beyond the settings that all have in common.
 _EVERYTHING: dict[str, dict[str, Any]] = {
@@ -36,8 +36,8 @@ def against_others(
     for name in TASKS:
         entries = {
             _PPO: Entry(name, "ours without bonus"),
-            _RISE: Entry(name, changes=_SHORT_PHASE1),
-            _ALL: Entry(name, changes=_SHORT_PHASE1 | _EVERYTHING[name]),
+            _RISE: Entry(name, changes=SHORT_PHASE1),
+            _ALL: Entry(name, changes=SHORT_PHASE1 | _EVERYTHING[name]),
         }
         if find_spec("stable_baselines3") is None:
             raw["skipped"] = f"Stable-Baselines3 is not installed: {INSTALL}"
@@ -67,7 +67,7 @@ def all_methods(
     for method in _METHODS:
         changes = {"intrinsic.method": method}
         entries[method] = Entry(
-            "Atari", changes=changes | (_SHORT_PHASE1 if method == "rise" else {})
+            "Atari", changes=changes | (SHORT_PHASE1 if method == "rise" else {})
         )
     seconds, told = _measured("Atari", entries, threads, _METHOD_TURNS[form], on_progress)
     steps = steps_per_iteration(task("Atari", {}))

@@ -1,0 +1,182 @@
+"""Writes the committed benchmark into docs/performance.md: `python docs/performance.py`.
+
+The page asks for one by `<!-- bench: NAME -->` and `<!-- end -->`; they are made from
+benchmarks/results, which `rise bench --full` wrote.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rllib_rise.bench.display import number
+
+ROOT = Path(__file__).parent.parent
+PAGE = ROOT / "docs" / "performance.md"
+RESULTS = ROOT / "benchmarks" / "results"
+_MARKERS = re.compile(r"(<!-- bench: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
+_HOLDS = {True: "yes", False: "**no**", None: ""}
+
+
+def _measured(part: str) -> dict[str, Any]:
+    return json.loads((RESULTS / f"{part}.json").read_text())["measured"]
+
+
+def _table(titles: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    titles = list(titles)
+    lines = [titles, ["---"] * len(titles), *rows]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def figures() -> str:
+    """Every figure that has a goal."""
+    summary = json.loads((RESULTS / "summary.json").read_text())
+    rows = (
+        (
+            one["figure"],
+            number(one["ratio"]),
+            f"{number(one['low'])} to {number(one['high'])}",
+            one["goal"],
+            _HOLDS[one["holds"]],
+        )
+        for one in summary
+        if one["goal"]
+    )
+    return _table(("figure", "ratio", "95 % interval", "goal", "holds"), rows)
+
+
+def machine() -> str:
+    """What the figures were measured on."""
+    results = [json.loads(path.read_text()) for path in sorted(RESULTS.glob("*.json"))]
+    results = [result for result in results if isinstance(result, dict)]
+    found = results[0]["machine"]
+    dates = sorted(result["date"] for result in results)
+    packages = found["packages"]
+    versions = ", ".join(f"{name} {packages[name]}" for name in ("ray", "torch", "faiss-cpu"))
+    return (
+        f"{found['processor']}, {found['cores']} cores, {results[0]['threads']} threads per "
+        f"process, Python {found['python']}, {versions}; {dates[0]} to {dates[-1]}.\n"
+    )
+
+
+def speeds() -> str:
+    """Steps per second of the trainings that were compared."""
+    measured = _measured("training")
+    rows = [
+        (task, name, f"{speed:,.0f}")
+        for task in ("Atari", "Hopper")
+        for name, speed in measured[task]["steps_per_second"].items()
+    ]
+    return _table(("task", "training", "steps per second"), rows)
+
+
+def profile() -> str:
+    """Where an iteration's time goes."""
+    seconds = _measured("profile")["seconds"]
+    parts = list(next(iter(seconds.values())))
+    rows = [(part, *(f"{one[part]:.3f}" for one in seconds.values())) for part in parts]
+    rows.append(("together", *(f"{sum(one.values()):.3f}" for one in seconds.values())))
+    return _table(("seconds", *seconds), rows)
+
+
+def methods() -> str:
+    """What each method costs on Atari."""
+    rows = []
+    for row in _measured("methods")["rows"]:
+        bonus = row["method"] != "none"
+        rows.append(
+            (
+                row["method"],
+                f"{row['steps_per_second']:,.0f}",
+                f"{1000 * row['intrinsic_seconds']:,.0f}" if bonus else "",
+                f"{row['intrinsic_megabytes']:.1f}" if bonus else "",
+                f"{row['peak_megabytes']:,.0f}",
+            )
+        )
+    titles = ("method", "steps per second", "bonus, ms per update", "MB kept", "peak MB of process")
+    return _table(titles, rows)
+
+
+def growth() -> str:
+    """Seconds and memory over the size of the batch."""
+    rows = _measured("growth")["rows"]
+    dimensions = sorted({row["m"] for row in rows})
+    cells = {
+        (row["n"], row["m"]): f"{row['seconds']:.3g} s, {row['megabytes']:.0f} MB" for row in rows
+    }
+    titles = ("N", *(f"m = {m}" for m in dimensions))
+    return _table(
+        titles,
+        (
+            (f"{n:,}", *(cells[n, m] for m in dimensions))
+            for n in sorted({row["n"] for row in rows})
+        ),
+    )
+
+
+def phase1() -> str:
+    """The seconds of Phase 1."""
+    measured = _measured("phase1")
+    seconds = measured["seconds"]
+    rows = [(name.replace("_", " "), f"{value:.1f}") for name, value in seconds.items()]
+    rows.append(("together", f"{sum(seconds.values()):.1f}"))
+    return _table((f"{measured['observations']:,} observations", "seconds"), rows)
+
+
+def scaling() -> str:
+    """Efficiency over the number of env runners."""
+    rows = (
+        (
+            str(row["runners"]),
+            f"{row['steps_per_second']:,.0f}",
+            f"{row['efficiency']:.2f}",
+            f"{1000 * row['learner_seconds']:.0f}",
+            f"{1000 * row['bonus_seconds']:.1f}",
+            f"{100 * row['bonus_share']:.1f} %",
+        )
+        for row in _measured("scaling")["rows"]
+    )
+    titles = (
+        "env runners",
+        "steps per second",
+        "efficiency",
+        "update, ms",
+        "bonus, ms",
+        "its share",
+    )
+    return _table(titles, rows)
+
+
+def model() -> str:
+    """The time of an update as a line over the number of env runners, and what follows."""
+    measured = _measured("scaling")
+    rows = measured["rows"]
+    runners = [row["runners"] for row in rows]
+    slope, start = np.polyfit(runners, [row["learner_seconds"] for row in rows], 1)
+    sampling = measured["step_seconds"] * measured["steps_per_runner"]
+    even = (sampling - start) / slope
+    return (
+        f"Sampling takes S = {sampling:.2f} s. A line through the updates above is "
+        f"{1000 * start:.0f} + {1000 * slope:.1f} n ms for n env runners, so the learner has half "
+        f"of an iteration from n = {even:,.0f} on.\n"
+    )
+
+
+_MAKERS: dict[str, Callable[[], str]] = {
+    maker.__name__: maker
+    for maker in (figures, machine, speeds, profile, methods, growth, phase1, scaling, model)
+}
+
+
+def page() -> str:
+    """The page with fresh tables."""
+    return _MARKERS.sub(lambda match: match[1] + _MAKERS[match[2]]() + match[3], PAGE.read_text())
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())
