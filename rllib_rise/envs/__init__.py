@@ -21,8 +21,13 @@ IDS = {
     MOUNTAIN_CAR_IDS[1]: "rllib_rise.envs.mountain_car:MountainCarContinuous",
 }
 """Every Gymnasium id of this package, with its entry point."""
-VECTOR_ENTRY_POINTS = {ATARI_ID: "rllib_rise.envs.atari:AtariVector"}
-"""Those that have a vector environment of their own."""
+_WALKERS = ("Ant", "HalfCheetah", "Hopper", "Humanoid", "Walker2D")
+VECTOR_ENTRY_POINTS = {
+    ATARI_ID: "rllib_rise.envs.atari:AtariVector",
+    "InvertedPendulumBulletEnv-v0": "rllib_rise.envs.bullet_vector:PendulumVector",
+    **{f"{name}BulletEnv-v0": "rllib_rise.envs.bullet_vector:WalkerVector" for name in _WALKERS},
+}
+"""Those that have a vector environment of ours; Bullet's also take the id."""
 
 __all__ = [
     "ATARI_ID",

@@ -12,10 +12,11 @@ from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.core.rl_module.rl_module import RLModule, RLModuleSpec
 from ray.rllib.utils import force_list
+from ray.tune.registry import ENV_CREATOR, _global_registry
 
 from rllib_rise.bonuses import Bonus, BonusSettings, Need, parse_settings, resolve_bonus
 from rllib_rise.bonuses.registry import RANDOM, WITHOUT_BONUS
-from rllib_rise.envs import VECTOR_ENTRY_POINTS
+from rllib_rise.envs import IDS, VECTOR_ENTRY_POINTS
 from rllib_rise.errors import ConfigError
 from rllib_rise.rllib.callbacks import EpisodeFigures
 from rllib_rise.rllib.connector import FiniteInputsConnector
@@ -42,6 +43,8 @@ class IntrinsicConfigMixin:
     supplies: ClassVar[frozenset[Need]]
     #: Whether each learner has batches of its own, at its own pace.
     asynchronous: ClassVar[bool] = False
+    #: The environment for which `validate` chose a vector environment of ours.
+    _vector_env: str | None = None
 
     def __init__(self, algo_class: type[Algorithm] | None = None) -> None:
         super().__init__(algo_class=algo_class)  # type: ignore[call-arg]
@@ -152,8 +155,13 @@ class IntrinsicConfigMixin:
         by_arrays = not self.is_multi_agent and not self.output  # type: ignore[attr-defined]
         if self.env_runner_cls in (None, ArrayEnvRunner):  # type: ignore[has-type]
             self.env_runner_cls = ArrayEnvRunner if by_arrays else None
-        if self.env in VECTOR_ENTRY_POINTS and self.gym_env_vectorize_mode == "sync":  # type: ignore[attr-defined,has-type]
-            self.gym_env_vectorize_mode = "vector_entry_point"
+        mode = self.gym_env_vectorize_mode  # type: ignore[has-type]
+        # An evaluation config is a copy of one that was served, and may have another environment.
+        if mode == "vector_entry_point" and self._vector_env not in (None, self.env):  # type: ignore[attr-defined]
+            mode = "sync"
+        if mode == "sync" and _has_vector_env(self.env):  # type: ignore[attr-defined]
+            mode, self._vector_env = "vector_entry_point", self.env  # type: ignore[attr-defined]
+        self.gym_env_vectorize_mode = mode
 
     def _check_learners(self, needs: frozenset[Need], settings: BonusSettings) -> None:
         """Refuse what learners that go their own ways cannot keep in common."""
@@ -260,6 +268,16 @@ class IntrinsicConfigMixin:
         _, settings = self.intrinsic_method()
         if settings.modules is None or module_id in settings.modules:
             state_shape(module_id, space, settings.state)
+
+
+def _has_vector_env(env: Any) -> bool:
+    """Whether the name is one of ours still: a user's creator makes single environments."""
+    if env not in VECTOR_ENTRY_POINTS:
+        return False
+    if not _global_registry.contains(ENV_CREATOR, env):
+        return env in IDS
+    creator = _global_registry.get(ENV_CREATOR, env)
+    return getattr(creator, "__module__", None) == f"{__package__}.registration"
 
 
 def _located(settings: dict[str, Any]) -> dict[str, Any]:

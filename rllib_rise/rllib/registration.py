@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import gymnasium as gym
+from gymnasium.envs.registration import load_env_creator
 from ray import tune
 from ray.rllib.algorithms.algorithm import Algorithm
 
@@ -53,4 +54,12 @@ def _creator(env_id: str) -> Any:
 
 
 def _bullet_creator(env_id: str) -> Any:
-    return lambda config: bullet.make(env_id, **config)
+    vector = envs.VECTOR_ENTRY_POINTS.get(env_id)
+
+    def create(config: dict[str, Any]) -> gym.Env | gym.vector.VectorEnv:
+        arguments = dict(config)
+        if vector is None or "num_envs" not in arguments:
+            return bullet.make(env_id, **arguments)
+        return load_env_creator(vector)(env_id, **arguments)
+
+    return create
