@@ -9,8 +9,9 @@ large spaces (Tang et al. 2017).
    another in every table.
 3. The bonus is 1 / sqrt(n), n the visits up to and with this batch.
 
-Departures: Strehl and Littman count state-action pairs and add the bonus to the Bellman backup;
-Tang et al. count states, as here. With replayed batches n counts replays, not visits.
+Departures: Tang et al. project observations, or learned codes of them, without centring. Strehl and
+Littman count state-action pairs and add the bonus to the Bellman backup; Tang et al. count states,
+as here. With replayed batches n counts replays, not visits.
 
 Logged: `count_states`, how many states were seen, as far as the fullest table tells them apart.
 """

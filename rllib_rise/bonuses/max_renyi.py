@@ -3,17 +3,18 @@
 1. A VAE models the density d of states; -log d is its negative ELBO: the reconstruction's error
    under a Gaussian whose variance is the batch's mean squared error, and the KL divergence. With
    `over: state-action` a head on the VAE's latents adds -log p(a | s).
-2. The gradient of the Rényi entropy of order alpha is that of the return with the reward
-   r = d^(alpha - 1) / (mean of d^(alpha - 1)), which is computed in log space.
+2. The gradient of the Rényi entropy of order alpha is, up to the factor alpha / (1 - alpha), that
+   of the return with the reward r = d^(alpha - 1) / (mean of d^(alpha - 1)), which is computed in
+   log space. The factor is left to lambda_0.
 3. After the batch was rewarded, the VAE takes Adam steps on it: it follows the policy.
 
-Departures: the paper prints the gradient with one term counted twice; the reward here is the one
-that agrees with finite differences. RISE's authors run it over states, which is the default; the
-paper itself is over state-action pairs. d is that of the batches before, because models learn from
-a batch after it was rewarded; of the first batch all rewards are 1. The posterior's mean is
-decoded, not a sample. -log d is taken per number that a state consists of, and cut at 3 deviations
-above the batch's mean: else one state that the VAE reconstructs badly would have the whole bonus.
-So the order in effect is 1 - (1 - alpha) / D for D numbers, as it is for RISE's own reward.
+Departures: the paper prints the gradient with one term counted twice; here it counts once. RISE's
+authors run it over states, which is the default; the paper itself is over state-action pairs. d is
+that of the batches before, because models learn from a batch after it was rewarded; of the first
+batch all rewards are 1. The posterior's mean is decoded, not a sample. -log d is taken per number
+that a state consists of, and cut at 3 deviations above the batch's mean: else one state that the
+VAE reconstructs badly would have the whole bonus. So the order in effect is 1 - (1 - alpha) / D for
+D numbers, as it is for RISE's own reward.
 
 Logged: `max-renyi_loss`, the model's mean loss in its last pass over the batch.
 """

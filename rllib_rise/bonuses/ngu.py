@@ -13,11 +13,11 @@
 
 Constants are those of the paper's table: epsilon 0.0001, c 0.001, xi 0.008, s_m 8, L 5, k 10.
 
-Departures: d_m moves once per batch, by a hundredth of the way to the batch's mean. Neighbours that
-an episode does not have yet count as ones at the mean distance: taken as absent, as printed, the
-first step of an episode would earn thirty times as much as a later one among strangers. One policy
-is trained with one weight lambda_0; the paper's family of policies, from exploiting to exploring,
-is another algorithm.
+Departures: of an episode the latest `memory_size` states are remembered. d_m moves once per batch,
+by a hundredth of the way to the batch's mean. Neighbours that an episode does not have yet count as
+ones at the mean distance: taken as absent, as printed, the first step of an episode would earn
+thirty times as much as a later one among strangers. One policy is trained with one weight lambda_0;
+the paper's family of policies, from exploiting to exploring, is another algorithm.
 
 Logged: `ngu_episodic` and `ngu_lifelong`, the means of the two factors; `ngu_inverse_loss`, of the
 last minibatch; `ngu_rnd_loss`.

@@ -53,8 +53,9 @@ def resolve_bonus(method: str | type[Bonus]) -> type[Bonus]:
             return _checked(point.load(), method)
     if ":" in method:
         return _checked(import_object(method, "intrinsic.method"), method)
+    hint = nearest(method, method_names()) or "."
     raise ConfigError(
-        f"intrinsic.method={method!r} is unknown{nearest(method, method_names())}. Known: "
+        f"intrinsic.method={method!r} is unknown{hint} Known: "
         f"{', '.join(method_names())}; or 'module.path:ClassName' for a bonus of your own"
     )
 

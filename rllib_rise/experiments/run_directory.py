@@ -1,7 +1,7 @@
 """A run directory: what a run writes, and how another process reads it.
 
 config.yaml       the resolved experiment
-versions.json     packages, Python, platform, cores
+versions.json     commit, packages, Python, platform, cores
 metrics.csv       a row per training iteration; episode_return_mean is over recent episodes
 events.out...     the same for TensorBoard
 checkpoints/      iteration_000010/{algorithm/, progress.json, exploration.npz}, newest kept
@@ -19,6 +19,7 @@ import json
 import os
 import platform
 import shutil
+import subprocess
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -168,12 +169,30 @@ def versions() -> dict[str, Any]:
         except PackageNotFoundError:
             packages[name] = None
     return {
+        "commit": _commit(),
         "python": platform.python_version(),
         "platform": platform.platform(),
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
         "packages": packages,
     }
+
+
+def _commit() -> str | None:
+    """The commit of the checkout that this package is in, with `+changes` if it has any."""
+    root = Path(__file__).parents[2]
+    if not (root / ".git").exists():
+        return None
+    try:
+        head, changes = (
+            subprocess.run(
+                ["git", "-C", str(root), *command], capture_output=True, text=True, check=True
+            ).stdout.strip()
+            for command in (["rev-parse", "HEAD"], ["status", "--porcelain", "-uno"])
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return head + ("+changes" if changes else "")
 
 
 def write_json(path: Path, data: Any) -> None:

@@ -131,7 +131,7 @@ class IntrinsicConfigMixin:
             names = ", ".join(sorted(need.value for need in missing))
             raise ConfigError(
                 f"method {bonus_class.name!r} with these settings needs {names}: "
-                f"{type(self).__name__} cannot give it"
+                f"{self.plain_algo_class.__name__} cannot give it, PPO can"
             )
         self._check_learners(needs, settings)
         self._check_n_step(needs, settings)

@@ -31,6 +31,23 @@ def test_max_renyi_orders_rare_above_frequent():
     assert rewards[240:].mean() > 1.2 * rewards[:240].mean()
 
 
+def test_the_density_follows_the_policy():
+    """What was a crowd becomes rare when all have gone elsewhere."""
+
+    def batch(seed: int, crowd: float) -> Transitions:
+        generator = torch.Generator().manual_seed(seed)
+        place = torch.full((256, 1), crowd)
+        place[240:] *= -1
+        return Transitions(obs=place + 0.1 * torch.randn(256, 2, generator=generator))
+
+    bonus = make(MaxRenyi)
+    for crowd in (1.0, -1.0):
+        for seed in range(30):
+            rewarded(bonus, batch(seed, crowd))
+        rewards = bonus.reward(batch(99, crowd))
+        assert rewards[240:].mean() > 1.2 * rewards[:240].mean()
+
+
 def test_a_small_order_contrasts_more():
     contrasts = []
     for alpha in (0.1, 0.9):

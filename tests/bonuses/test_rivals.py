@@ -90,6 +90,21 @@ def test_novelty_falls_where_the_agent_has_been(cls: type[Bonus]):
     assert other_after / other_before > 3 * after / before
 
 
+def test_what_an_action_leads_to_is_learned_for_each_action():
+    """From one place two actions lead to two others: known, unless the actions are exchanged."""
+    bonus = make(ICM, lr=1e-3)
+    places = torch.tensor([[0.0, 0.0], [1.0, 0.0], [0.0, 0.0], [0.0, 1.0]])
+    lessons = Transitions(
+        obs=places[0::2].repeat(64, 1),
+        next_obs=places[1::2].repeat(64, 1),
+        actions=torch.tensor([0, 1]).repeat(64),
+    )
+    for _ in range(100):
+        rewarded(bonus, lessons)
+    exchanged = Transitions(obs=lessons.obs, next_obs=lessons.next_obs, actions=1 - lessons.actions)
+    assert bonus.reward(exchanged).mean() > 10 * bonus.reward(lessons).mean()
+
+
 @pytest.mark.parametrize("cls", [*LEARNED, Count])
 def test_a_restored_bonus_goes_on_bit_for_bit(cls: type[Bonus]):
     bonus, other = make(cls), make(cls)

@@ -40,6 +40,9 @@ def _leader(methods: dict[str, Any], show: Callable[[str], str]) -> str:
         return ""
     best = max(found, key=lambda name: found[name]["estimate"])
     rivals = [n for n in found if n != best and _overlap(found[n], found[best]) is not False]
+    equal = [name for name in found if found[name]["estimate"] == found[best]["estimate"]]
+    if len(equal) > 1:
+        return f"{listed(map(show, equal))} have the same {figure}, {interval_text(found[best])}."
     text = f"{show(best)} has the highest {figure}, {interval_text(found[best])}"
     if not rivals:
         return f"{text}; its interval overlaps no other."
