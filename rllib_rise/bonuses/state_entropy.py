@@ -13,7 +13,12 @@ from torch import Tensor
 from rllib_rise.bonuses.moments import RunningMoments
 from rllib_rise.bonuses.protocol import Bonus, BonusSettings, Need, Transitions
 from rllib_rise.encoders import Encoder, make_encoder
-from rllib_rise.entropy import has_k_others, neighbor_distances, renyi_entropy_from_distances
+from rllib_rise.entropy import (
+    group_points,
+    has_k_others,
+    neighbor_distances,
+    renyi_entropy_from_distances,
+)
 from rllib_rise.errors import ConfigError
 
 logger = logging.getLogger(__name__)
@@ -31,8 +36,9 @@ class StateEntropySettings(BonusSettings):
     particles: Literal["batch", "episode"] = Field(
         "batch", description="Neighbours among the whole batch, or within an episode's chunk."
     )
-    knn_backend: Literal["auto", "faiss", "faiss-gpu", "torch"] = Field(
-        "auto", description="Who searches neighbours; auto takes the best that is installed."
+    knn_backend: Literal["auto", "torch", "torch+faiss", "faiss", "faiss-gpu"] = Field(
+        "auto",
+        description="Who searches neighbours; auto takes the fastest that is installed.",
     )
 
 
@@ -97,7 +103,7 @@ class StateEntropyBonus(Bonus):
         """Embed, search, reward."""
         distances, usable, own = self._search(batch)
         self._distances, self._usable = distances, usable
-        if not bool((distances[:, -1] > 0).any()):
+        if len(distances) == 0 or not bool(distances[:, -1].amax() > 0):
             self._warn_constant(len(distances))
             # Before anything was seen there is no scale to judge a lack of distance by.
             if not bool(self.distance.mean > 0):
@@ -115,7 +121,7 @@ class StateEntropyBonus(Bonus):
             distances = neighbor_distances(everyone, self.k, backend=backend)
             usable = has_k_others(len(everyone), self.k).to(distances.device)
             return distances, usable, own
-        groups = batch.episodes
+        groups = group_points(len(batch), batch.episodes)
         distances = neighbor_distances(embeddings, self.k, groups=groups, backend=backend)
         usable = has_k_others(len(batch), self.k, groups).to(distances.device)
         everyone, own = self.gather(distances)

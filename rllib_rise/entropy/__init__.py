@@ -7,6 +7,7 @@ from rllib_rise.entropy.backends import (
     resolve_backend,
 )
 from rllib_rise.entropy.estimators import renyi_entropy, renyi_entropy_from_distances
+from rllib_rise.entropy.grouping import group_points
 from rllib_rise.entropy.k_search import KSearch, search_k
 from rllib_rise.entropy.neighbors import (
     has_k_others,
@@ -26,6 +27,7 @@ __all__ = [
     "FaissInstall",
     "KSearch",
     "check_alpha",
+    "group_points",
     "has_k_others",
     "installed_faiss",
     "intrinsic_dimension",

@@ -7,94 +7,113 @@ only if the rounding error cannot have hidden a closer point; the others are sea
 by a float64 product, then by differences.
 """
 
-import numpy as np
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
-from rllib_rise.entropy.backends import (
+from rllib_rise.entropy.candidates import (
+    Candidates,
     direct_candidates,
-    float32_candidates,
-    indexed_distances,
-    matmul_candidates,
+    product_candidates,
+    product_error,
+    torch_candidates,
+    without_self,
 )
-from rllib_rise.entropy.grouping import Groups
+from rllib_rise.entropy.cpu_search import cpu_candidates
+from rllib_rise.entropy.faiss_gpu import gpu_candidates
+from rllib_rise.entropy.faiss_search import faiss_candidates, faiss_distances
+from rllib_rise.entropy.grouping import Stack
+
+_SEARCHES = {
+    "faiss": faiss_candidates,
+    "faiss-gpu": gpu_candidates,
+    "torch": torch_candidates,
+}
 
 # A few candidates beyond the k-th widen the gap between it and the first point that was not
 # fetched, which is what certifies a row.
-_EXTRA_CANDIDATES = 4
+_EXTRA_CANDIDATES = 3
 
 # Coordinate differences held at once.
 _REFINE_ELEMENTS = 2**20
 
-# Within these radii no float32 square that matters overflows or underflows.
-_MIN_RADIUS, _MAX_RADIUS = 2.0**-40, 2.0**40
-
-_WITHOUT_SIGN = np.uint32(0x7FFFFFFF)
-_SMALLEST_SAFE = np.float32(2.0**-38).view(np.uint32) - np.uint32(1)
+# Squared radii within which no float32 square that matters overflows or underflows.
+_SAFE_RADII = (2.0**-80, 2.0**80)
 
 # Relative gaps in squared distance below which two neighbours count as equally far.
 _TIE_TOLERANCE = {torch.float32: 8 * torch.finfo(torch.float32).eps, torch.float64: 1e-12}
 
 
-def nearest_distances(points: Tensor, layout: Groups, reach: int, backend: str) -> Tensor:
-    """Distances to the `reach` nearest other points of the same group.
+def nearest_distances(stack: Stack, reach: int, backend: str) -> Tensor:
+    """Distances to the `reach` nearest other points of the same set.
 
     Args:
-        points: Finite points [N, m], float32 or float64, sorted by group.
-        layout: Their groups, the largest of more than `reach` points.
-        reach: How many neighbours.
+        stack: Sets of finite points, float32 or float64.
+        reach: How many neighbours, fewer than there are points in the largest set.
         backend: A result of `resolve_backend`.
 
     Returns:
-        Ascending distances [N, reach] as float64, exact to the precision of the points; inf where
-        the group has too few.
+        Ascending distances [g n, reach] as float32 or float64, exact to the precision of the
+        points; inf where the set has too few.
     """
-    values, exponents = points, list[Tensor]()
-    centred, norms = _centred(values, layout)
-    if not _radii_are_safe(norms, layout):
-        values, exponents = _scaled(points, layout)
-        centred, norms = _centred(values, layout)
-    tie = _TIE_TOLERANCE[points.dtype]
-    width = reach + 1 + _EXTRA_CANDIDATES
-    bound, candidates = _candidates(centred.float(), layout, width, backend)
+    tie, exponents = _TIE_TOLERANCE[stack.points.dtype], list[Tensor]()
+    centred, squares = _centred(stack.points)
+    if not _is_safe(stack.points, squares):
+        points, exponents = _scaled(stack.points)
+        stack = replace(stack, points=points)
+        centred, squares = _centred(points)
+    found = _candidates(stack, centred, squares, reach + _EXTRA_CANDIDATES, backend)
     del centred
-    everyone = torch.arange(points.shape[0], device=points.device)
-    nearest = _refined(values, everyone, candidates, reach, backend)
-    sure = _certified(nearest[:, -1], bound, norms, points.shape[1], torch.float32, tie)
+    points, squares = stack.points.flatten(0, 1), squares.flatten()
+    nearest = None
+    if backend != "torch" and points.device.type == "cpu" and points.dtype == torch.float32:
+        nearest = faiss_distances(points, found.index, reach)
+    if nearest is None:
+        everyone = torch.arange(len(points), device=points.device)
+        nearest = _refined(points, everyone, found.index, reach)
+    sure = _certified(nearest[:, -1], found, squares, tie)
     if not bool(sure.all()):
-        _search_again(values, layout, nearest, everyone[~sure], tie)
+        own, unsure = stack.own_points(), ~sure
+        rows = unsure if own is None else unsure & own.flatten()
+        nearest = nearest.double()
+        _search_again(stack, nearest, rows.nonzero().squeeze(1), tie)
     for exponent in exponents:
-        nearest = _times_power_of_two(nearest, exponent[layout.member])
-    return nearest
+        nearest = _times_power_of_two(nearest.view(*stack.points.shape[:2], -1), exponent)
+    return nearest.view(-1, reach)
 
 
-def _centred(values: Tensor, layout: Groups) -> tuple[Tensor, Tensor]:
-    """Offsets from the group's mean [N, m], for the candidate search only, and their norms [N]."""
-    centred = values - layout.mean(values)
-    return centred, torch.linalg.vector_norm(centred, dim=1, dtype=torch.float64)
+def _centred(points: Tensor) -> tuple[Tensor, Tensor]:
+    """Offsets from about the middle of each set as float32 [g, n, m], and their squares [g, n]."""
+    centred = (points - points.mean(dim=1, keepdim=True)).float()
+    return centred, torch.linalg.vector_norm(centred, dim=2).square_()
 
 
-def _radii_are_safe(norms: Tensor, layout: Groups) -> bool:
-    radius = layout.max(norms)
-    safe = (radius >= _MIN_RADIUS) & (radius <= _MAX_RADIUS)
-    lone = torch.tensor(layout.sizes, device=norms.device) == 1
-    return bool((safe | lone).all())
+def _is_safe(points: Tensor, squares: Tensor) -> bool:
+    low, high = _SAFE_RADII
+    radii = squares.amax(dim=1)
+    smallest, largest = radii.aminmax()
+    if float(smallest) >= low and float(largest) <= high:
+        return True
+    all_equal = (points == points[:, :1]).flatten(1).all(dim=1)
+    return bool(((all_equal | (radii >= low)) & (radii <= high)).all())
 
 
-def _scaled(points: Tensor, layout: Groups) -> tuple[Tensor, list[Tensor]]:
-    """The points in float64, every group brought to a radius near 1.
+def _scaled(points: Tensor) -> tuple[Tensor, list[Tensor]]:
+    """The points in float64, every set brought to a radius near 1.
 
     Powers of two change the exponent of a number and none of its digits. The first scaling, by the
     magnitude, keeps the mean from overflowing; the second is by the distance from the mean.
 
     Returns:
-        The points [N, m] and the exponents [G] that undo the scalings, in the order to apply them.
+        The points [g, n, m] and the exponents [g] that undo the scalings, in the order to apply
+        them.
     """
     values, exponents = points.double(), list[Tensor]()
     for centre in (False, True):
-        offsets = values - layout.mean(values) if centre else values
-        exponent = layout.max(offsets.abs().amax(dim=1)).frexp().exponent
-        values = _times_power_of_two(values, -exponent[layout.member])
+        offsets = values - values.mean(dim=1, keepdim=True) if centre else values
+        exponent = offsets.abs().amax(dim=(1, 2)).frexp().exponent
+        values = _times_power_of_two(values, -exponent)
         exponents.insert(0, exponent)
     return values, exponents
 
@@ -103,113 +122,94 @@ def _times_power_of_two(values: Tensor, exponent: Tensor) -> Tensor:
     # In two steps: 2^1074, which the smallest float64 needs, is itself infinite.
     half = exponent // 2
     for part in (half, exponent - half):
-        values = values * torch.exp2(part.double())[:, None]
+        values = values * torch.exp2(part.double())[:, None, None]
     return values
 
 
-def _candidates(centred: Tensor, layout: Groups, width: int, backend: str) -> tuple[Tensor, Tensor]:
-    """Bounds [N] and indices [N, c]; a group that fits in whole has bound inf, and -1 pads."""
-    num_points, device = centred.shape[0], centred.device
-    size = layout.sizes[0]
-    if size > width and min(layout.sizes) == max(layout.sizes):  # all groups at once
-        bound, local = float32_candidates(centred.view(-1, size, centred.shape[1]), width, backend)
-        starts = torch.tensor(layout.starts, device=device)[layout.member][:, None]
-        return bound.double(), torch.where(local < 0, -1, local + starts)
-    bound = torch.full((num_points,), torch.inf, dtype=torch.float64, device=device)
-    tables = []
-    for start, size in zip(layout.starts, layout.sizes, strict=True):
-        rows = slice(start, start + size)
-        if size <= width:
-            tables.append(torch.arange(start, start + size, device=device).expand(size, -1))
-            continue
-        bound[rows], local = float32_candidates(centred[None, rows], width, backend)
-        tables.append(torch.where(local < 0, -1, local + start))
-    most = max(table.shape[1] for table in tables)
-    indices = torch.full((num_points, most), -1, device=device)
-    for start, table in zip(layout.starts, tables, strict=True):
-        indices[start : start + table.shape[0], : table.shape[1]] = table
-    return bound, indices
+def _candidates(
+    stack: Stack, centred: Tensor, squares: Tensor, width: int, backend: str
+) -> Candidates:
+    """The `width` approximately nearest others of every point [g n], by float32."""
+    num_sets, num_points, dimension = centred.shape
+    if num_points - 1 <= width:
+        index = _all_others(stack)
+        bound = squares.new_full((len(index),), torch.inf)
+        return Candidates(index, bound, product_error(dimension, torch.float32))
+    if centred.device.type == "cpu" and backend != "faiss":
+        return cpu_candidates(stack, centred, squares, width)
+    index = torch.full((num_sets, num_points, width + 1), -1, device=centred.device)
+    bound = squares.new_full((num_sets, num_points), torch.inf)
+    for number, size in enumerate(stack.sizes):
+        # One more, because these find the point itself too.
+        found, limit = _SEARCHES[backend](centred[number, :size], min(width + 1, size))
+        others = without_self(found, torch.arange(size, device=found.device))
+        others = torch.where(others < 0, -1, others + number * num_points)
+        index[number, :size, : others.shape[1]] = others
+        if size > width + 1:
+            bound[number, :size] = limit
+    error = product_error(dimension, torch.float32)
+    return Candidates(index.flatten(0, 1), bound.flatten(), error)
 
 
-def _refined(
-    values: Tensor, rows: Tensor, candidates: Tensor, reach: int, backend: str = "torch"
-) -> Tensor:
-    """The `reach` smallest distances from `rows` [Q] to `candidates` [Q, width], as float64.
+def _all_others(stack: Stack) -> Tensor:
+    """Every point of the set but the point itself [g n, n]."""
+    num_sets, num_points, _ = stack.points.shape
+    rows = torch.arange(num_sets * num_points, device=stack.points.device)
+    others = rows.view(num_sets, 1, num_points).repeat(1, num_points, 1)
+    own = stack.own_points()
+    if own is not None:
+        others.masked_fill_(~own[:, None], -1)
+    return without_self(others.flatten(0, 1), rows)
 
-    By coordinate differences, whose squares FAISS sums in float32 and torch in float64.
+
+def _refined(points: Tensor, rows: Tensor, others: Tensor, reach: int) -> Tensor:
+    """The `reach` smallest distances from `rows` [Q] to `others` [Q, c], as float64.
+
+    By coordinate differences; -1 stands for no point.
     """
-    by_faiss = backend == "faiss" and _float32_suffices(values)
-    width = candidates.shape[1]
-    chunk = max(1, _REFINE_ELEMENTS // (width * (1 if by_faiss else values.shape[1])))
+    chunk = max(1, _REFINE_ELEMENTS // (others.shape[1] * points.shape[1]))
     parts = []
-    for row, index in zip(rows.split(chunk), candidates.split(chunk), strict=True):
-        if by_faiss:
-            distances = indexed_distances(values, row, index.clamp(min=0)).double()
-        else:
-            differences = torch.nn.functional.embedding(index.clamp(min=0), values)
-            differences -= values[row][:, None]
-            # Squares of float32 differences cannot underflow in float64.
-            distances = torch.linalg.vector_norm(differences, dim=2, dtype=torch.float64)
-        distances.masked_fill_((index < 0) | (index == row[:, None]), torch.inf)
+    for row, index in zip(rows.split(chunk), others.split(chunk), strict=True):
+        differences = torch.nn.functional.embedding(index.clamp(min=0), points)
+        differences -= points[row][:, None]
+        # Squares of float32 differences cannot underflow in float64.
+        distances = torch.linalg.vector_norm(differences, dim=2, dtype=torch.float64)
+        distances.masked_fill_(index < 0, torch.inf)
         parts.append(distances.topk(reach, dim=1, largest=False).values)
     return torch.cat(parts)
 
 
-def _float32_suffices(values: Tensor) -> bool:
-    """Whether FAISS can take the differences: no square of one underflows in float32.
-
-    Numbers that are not 0 and not below 2^-38 differ by at least 2^-62, or not at all.
-    """
-    if values.dtype != torch.float32 or values.device.type != "cpu":
-        return False
-    # Without its sign a float32 grows with its bits; 0 becomes the largest of them.
-    bits = (values.numpy().view(np.uint32) & _WITHOUT_SIGN) - np.uint32(1)
-    return bool(bits.min() >= _SMALLEST_SAFE)
-
-
-def _certified(
-    kth: Tensor, bound: Tensor, norms: Tensor, dimension: int, dtype: torch.dtype, tie: float
-) -> Tensor:
+def _certified(kth: Tensor, found: Candidates, squares: Tensor, tie: float) -> Tensor:
     """Rows [Q] whose k-th distance no point outside the candidates can undercut.
 
-    Suppose a point y outside the candidates of x were closer than d = kth. Then |y| <= |x| + d,
-    and with S = |x|^2 + (|x| + d)^2 its approximate squared distance is off by at most
-
-        2 gamma S,   gamma = (m + 8) u / (1 - (m + 8) u),   u the unit roundoff:
-
-    a scalar product of m terms, summed in whatever order, is off by at most gamma_m |x| |y|, and
-    the squared norms by gamma_m |x|^2 and gamma_m |y|^2 (together 2 m u S, as 2 |x| |y| <= S);
-    rounding the centred coordinates moves the squared distance by at most 4 u S, and combining the
-    three terms adds at most 4 u S. Not being fetched, y has an approximate value of at least
-    `bound`. So `d^2 + 2 gamma S <= bound` rules y out. This is a guarantee, not an estimate; in
-    practice the error is several times smaller.
+    A point y outside the candidates of x has an approximate squared distance of at least `bound`.
+    If it were closer than d = kth, this would be off by at most `error` times d^2 and |x|^2. So
+    y is ruled out where d^2 and that error together are not above the bound. This is a guarantee,
+    not an estimate; in practice the error is several times smaller.
     """
-    unit = torch.finfo(dtype).eps / 2
-    gamma = (dimension + 8) * unit / (1 - (dimension + 8) * unit)
-    error = 2 * gamma * (norms.square() + (norms + kth).square())
-    # Products below the smallest normal number may be flushed to zero.
-    error += 4 * dimension * torch.finfo(dtype).tiny
-    return (kth == 0) | bound.isinf() | (kth.square() * (1 - tie) + error <= bound)
+    error = found.error
+    slack = torch.sub(found.bound, squares, alpha=error.of_norm).sub_(error.absolute)
+    sure = kth.square() * (1 - tie + error.of_square) <= slack
+    return sure if bool(sure.all()) else sure | (kth == 0)
 
 
-def _search_again(
-    values: Tensor, layout: Groups, nearest: Tensor, rows: Tensor, tie: float
-) -> None:
+def _search_again(stack: Stack, nearest: Tensor, rows: Tensor, tie: float) -> None:
     """Replaces `nearest[rows]` by distances found with float64 products, or by differences."""
-    reach = nearest.shape[1]
-    width = reach + 1 + _EXTRA_CANDIDATES
-    touched, counts = layout.member[rows].unique_consecutive(return_counts=True)
-    for group, part in zip(touched.tolist(), rows.split(counts.tolist()), strict=True):
-        start, size = layout.starts[group], layout.sizes[group]
-        base = values[start : start + size].double()
+    reach, size = nearest.shape[1], stack.points.shape[1]
+    width = reach + _EXTRA_CANDIDATES
+    touched, counts = (rows // size).unique_consecutive(return_counts=True)
+    for number, part in zip(touched.tolist(), rows.split(counts.tolist()), strict=True):
+        start = number * size
+        points = stack.points[number, : stack.sizes[number]]
+        base, own = points.double(), part - start
         centred = base - base.mean(dim=0)
-        bound, local = matmul_candidates(centred[part - start], centred, width)
-        norms = torch.linalg.vector_norm(centred[part - start], dim=1)
+        found = product_candidates(centred[own], centred, width + 1)
+        squares = centred[own].square().sum(dim=1)
         del centred
-        found = _refined(values, part, local + start, reach)
-        sure = _certified(found[:, -1], bound, norms, base.shape[1], torch.float64, tie)
-        nearest[part] = found
-        left = part[~sure]
+        distances = _refined(points, own, without_self(found.index, own), reach)
+        sure = _certified(distances[:, -1], found, squares, tie)
+        nearest[part] = distances
+        left = own[~sure]
         if left.numel():
-            _, local = direct_candidates(base[left - start], base, width)
-            nearest[left] = _refined(values, left, local + start, reach)
+            index = direct_candidates(base[left], base, width + 1)
+            nearest[left + start] = _refined(points, left, without_self(index, left), reach)

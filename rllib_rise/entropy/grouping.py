@@ -1,11 +1,48 @@
 """Points that are neighbours only of the points of their own group."""
 
+import itertools
+from collections.abc import Iterator
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from rllib_rise.errors import ConfigError
+
+# Groups above this size are searched one by one: for them, work on filled-up rows costs more than
+# the calls that it saves.
+_LARGE = 512
+
+
+@dataclass(frozen=True)
+class Stack:
+    """Sets of points to be searched each for itself, side by side.
+
+    Attributes:
+        points: [g, n, m]. Behind a set's own points come repetitions of its last one.
+        sizes: How many of the n points are a set's own.
+        rows: Which rows of the caller's points these are [g, n]; None if all of them, in order.
+    """
+
+    points: Tensor
+    sizes: list[int]
+    rows: Tensor | None = None
+
+    def own_points(self) -> Tensor | None:
+        """Which points are a set's own [g, n]; None if all are."""
+        num_points, device = self.points.shape[1], self.points.device
+        if min(self.sizes) == num_points:
+            return None
+        sizes = torch.tensor(self.sizes, device=device)[:, None]
+        return torch.arange(num_points, device=device) < sizes
+
+    def fill(self, values: Tensor, value: float) -> Tensor:
+        """Values [g, n] or [g, n, m], replaced where points are not a set's own."""
+        own = self.own_points()
+        if own is None:
+            return values
+        return values.masked_fill(~own if values.ndim == 2 else ~own[:, :, None], value)
 
 
 @dataclass(frozen=True)
@@ -13,40 +50,51 @@ class Groups:
     """Points sorted by group: rows `starts[g] : starts[g] + sizes[g]` are group g.
 
     Attributes:
-        order: Original index of each sorted row [N]; None if the points stay as they are.
-        member: Group of each sorted row [N].
+        order: Original index of each sorted row [N], on the CPU; None if they come sorted.
         sizes: Points per group.
         starts: First sorted row of each group.
     """
 
     order: Tensor | None
-    member: Tensor
     sizes: list[int]
     starts: list[int]
 
-    def mean(self, values: Tensor) -> Tensor:
-        """Per row, the mean of its group [N, m] (or [1, m]), summed in float64."""
-        if len(self.sizes) == 1:
-            return values.mean(dim=0, keepdim=True, dtype=torch.float64).to(values.dtype)
-        counts = torch.tensor(self.sizes, dtype=torch.float64, device=values.device)
-        sums = counts.new_zeros(len(self.sizes), values.shape[1])
-        sums.index_add_(0, self.member, values.double())
-        return (sums / counts[:, None]).to(values.dtype)[self.member]
+    def stacks(self, points: Tensor) -> Iterator[Stack]:
+        """The groups of points [N, m], those of about the same size together."""
+        if self.order is None and len(set(self.sizes)) == 1:
+            yield Stack(points.unflatten(0, (len(self.sizes), self.sizes[0])), self.sizes)
+            return
+        alike: dict[int, list[int]] = {}
+        for group, size in enumerate(self.sizes):
+            length = size if size > _LARGE else 1 << (size - 1).bit_length()
+            alike.setdefault(length, []).append(group)
+        for chosen in alike.values():
+            sizes = [self.sizes[group] for group in chosen]
+            last = torch.tensor(sizes, device=points.device)[:, None] - 1
+            starts = torch.tensor([self.starts[group] for group in chosen], device=points.device)
+            place = torch.arange(max(sizes), device=points.device)
+            rows = starts[:, None] + torch.minimum(place, last)
+            if self.order is not None:
+                rows = self.order.to(points.device)[rows]
+            yield Stack(points[rows], sizes, rows)
 
-    def max(self, values: Tensor) -> Tensor:
-        """The maximum [G] over each group of non-negative values [N]."""
-        if len(self.sizes) == 1:
-            return values.amax().reshape(1)
-        return values.new_zeros(len(self.sizes)).scatter_reduce(0, self.member, values, "amax")
+    def has_more_than(self, k: int) -> Tensor:
+        """Which points' groups have more than k points [N], in the original order, on the CPU."""
+        if all(size > k for size in self.sizes):
+            return torch.ones(sum(self.sizes), dtype=torch.bool)
+        sizes = torch.tensor(self.sizes)
+        enough = (sizes > k).repeat_interleave(sizes)
+        if self.order is None:
+            return enough
+        return torch.empty_like(enough).index_copy_(0, self.order, enough)
 
 
-def group_points(num_points: int, groups: Tensor | None, device: torch.device) -> Groups:
+def group_points(num_points: int, groups: Tensor | None) -> Groups:
     """Validates labels and sorts the points by them.
 
     Args:
         num_points: N.
         groups: Integer labels [N], in any order, or None for a single group.
-        device: Where the points are.
 
     Returns:
         The groups, in ascending order of their labels.
@@ -55,15 +103,17 @@ def group_points(num_points: int, groups: Tensor | None, device: torch.device) -
         ConfigError: The labels are not integers or not one per point.
     """
     if groups is None:
-        member = torch.zeros(num_points, dtype=torch.int64, device=device)
-        return Groups(None, member, [num_points], [0])
+        return Groups(None, [num_points], [0])
     integral = not (groups.is_floating_point() or groups.is_complex() or groups.dtype == torch.bool)
     if groups.shape != (num_points,) or not integral:
         raise ConfigError(
             f"groups is {tuple(groups.shape)} {groups.dtype}; pass integer labels of shape "
             f"({num_points},), one per point"
         )
-    labels, order = groups.detach().to(device).sort(stable=True)
-    _, member, counts = labels.unique_consecutive(return_inverse=True, return_counts=True)
-    starts = counts.cumsum(0) - counts
-    return Groups(order, member, counts.tolist(), starts.tolist())
+    labels, order = groups.detach().cpu().numpy(), None
+    if (labels[1:] < labels[:-1]).any():
+        places = labels.argsort(kind="stable")
+        labels, order = labels[places], torch.from_numpy(places)
+    starts = [0, *(np.flatnonzero(labels[1:] != labels[:-1]) + 1).tolist()] if num_points else []
+    sizes = [end - start for start, end in itertools.pairwise([*starts, num_points])]
+    return Groups(order, sizes, starts)

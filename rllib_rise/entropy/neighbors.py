@@ -1,16 +1,18 @@
 """Distances to the k nearest other points: the public functions."""
 
+import math
+
 import torch
 from torch import Tensor
 
 from rllib_rise.entropy.backends import resolve_backend
 from rllib_rise.entropy.certified_search import nearest_distances
-from rllib_rise.entropy.grouping import Groups, group_points
+from rllib_rise.entropy.grouping import Groups, Stack, group_points
 from rllib_rise.errors import ConfigError, NonFiniteError
 
 
 def neighbor_distances(
-    x: Tensor, k: int, *, groups: Tensor | None = None, backend: str = "auto"
+    x: Tensor, k: int, *, groups: Tensor | Groups | None = None, backend: str = "auto"
 ) -> Tensor:
     """Euclidean distances to the 1st..k-th nearest other points.
 
@@ -25,10 +27,10 @@ def neighbor_distances(
     Args:
         x: Points [N, m], N >= 0, m >= 1. Half precision and integers are converted to float32.
         k: How many neighbours, counting other points only.
-        groups: Integer labels [N]; only points of the same label are neighbours. None is one
-            group.
-        backend: `"auto"`, `"faiss"`, `"faiss-gpu"` or `"torch"`; see `resolve_backend`. It
-            affects speed, not the result.
+        groups: Integer labels [N], or what `group_points` made of them; only points of the same
+            label are neighbours. None is one group.
+        backend: One of `BACKENDS`; see `resolve_backend`. It affects speed and the last digits
+            only.
 
     Returns:
         Distances [N, k], ascending in each row, without gradient, on the device of `x`; float64
@@ -42,23 +44,24 @@ def neighbor_distances(
     """
     check_k(k)
     points = _checked_points(x)
-    chosen = resolve_backend(backend, points.device)
-    layout = group_points(points.shape[0], groups, points.device)
-    # Autocast would run the products in half precision.
-    with torch.no_grad(), torch.autocast(points.device.type, enabled=False):
-        distances = _grouped_distances(points, k, layout, chosen)
-    return distances.to(x.device)
+    layout = _layout(len(points), groups)
+    largest = max(layout.sizes, default=0)
+    chosen = resolve_backend(backend, points.device, num_points=largest, dimension=points.shape[1])
+    if torch.is_autocast_enabled(points.device.type):  # the products would be of half precision
+        with torch.autocast(points.device.type, enabled=False):
+            return _all_distances(points, k, layout, chosen).to(x.device)
+    return _all_distances(points, k, layout, chosen).to(x.device)
 
 
 def kth_neighbor_distance(
-    x: Tensor, k: int, *, groups: Tensor | None = None, backend: str = "auto"
+    x: Tensor, k: int, *, groups: Tensor | Groups | None = None, backend: str = "auto"
 ) -> Tensor:
     """The last column of `neighbor_distances`: rho_i, the distance to the k-th other point.
 
     Args:
         x: Points [N, m].
         k: Which neighbour, counting other points only.
-        groups: Integer labels [N] or None.
+        groups: As in `neighbor_distances`.
         backend: As in `neighbor_distances`.
 
     Returns:
@@ -67,28 +70,35 @@ def kth_neighbor_distance(
     return neighbor_distances(x, k, groups=groups, backend=backend)[:, -1]
 
 
-def has_k_others(num_points: int, k: int, groups: Tensor | None = None) -> Tensor:
+def has_k_others(num_points: int, k: int, groups: Tensor | Groups | None = None) -> Tensor:
     """Which points have at least k others to choose from; the k of the rest is clipped.
 
     Args:
         num_points: N.
         k: The neighbour asked for.
-        groups: Integer labels [N] or None.
+        groups: As in `neighbor_distances`.
 
     Returns:
-        Booleans [N], on the device of `groups`.
+        Booleans [N], on the CPU.
     """
     check_k(k)
-    if groups is None:
-        return torch.full((num_points,), num_points > k)
-    _, member, sizes = groups.unique(return_inverse=True, return_counts=True)
-    return sizes[member] > k
+    return _layout(num_points, groups).has_more_than(k)
 
 
 def check_k(k: int) -> None:
     """Raises ConfigError unless `k` is an integer of at least 1."""
     if isinstance(k, bool) or not isinstance(k, int) or k < 1:
         raise ConfigError(f"k={k!r} must be an integer of at least 1: it counts other points")
+
+
+def _layout(num_points: int, groups: Tensor | Groups | None) -> Groups:
+    if not isinstance(groups, Groups):
+        return group_points(num_points, groups)
+    if sum(groups.sizes) != num_points:
+        raise ConfigError(
+            f"groups are those of {sum(groups.sizes)} points, and there are {num_points}"
+        )
+    return groups
 
 
 def _checked_points(x: Tensor) -> Tensor:
@@ -102,36 +112,43 @@ def _checked_points(x: Tensor) -> Tensor:
         points = points.cpu()
     if points.dtype != torch.float64:
         points = points.float()
-    if points.numel() and not all(bound.isfinite() for bound in points.aminmax()):
+    # A sum is fast and finite only if all are; it may overflow where they are.
+    if not math.isfinite(float(points.sum())) and not bool(points.isfinite().all()):
         bad = int(points.numel() - points.isfinite().sum())
         raise NonFiniteError(
             f"x holds {bad} NaN or infinite values of {points.numel()}; check the observations and "
             "the encoder that produced it"
         )
-    return points
+    return points.contiguous()
 
 
-def _grouped_distances(points: Tensor, k: int, layout: Groups, backend: str) -> Tensor:
-    reach = min(k, max(layout.sizes, default=0) - 1)
+def _all_distances(points: Tensor, k: int, layout: Groups, backend: str) -> Tensor:
+    distances: Tensor | None = None
+    for stack in layout.stacks(points):
+        nearest = _distances(stack, k, backend)
+        if stack.rows is None:
+            return nearest
+        if distances is None:
+            distances = nearest.new_empty(points.shape[0], k)
+        own = stack.own_points()
+        rows = stack.rows.flatten()
+        if own is not None:
+            rows, nearest = rows[own.flatten()], nearest[own.flatten()]
+        distances[rows] = nearest
+    return points.new_zeros(0, k) if distances is None else distances
+
+
+def _distances(stack: Stack, k: int, backend: str) -> Tensor:
+    """Distances [g n, k] of a stack; what a set does not have repeats what it has."""
+    num_sets, num_points, _ = stack.points.shape
+    dtype, reach = stack.points.dtype, min(k, num_points - 1)
     if reach < 1:
-        return points.new_zeros(points.shape[0], k)
-    arranged = points if layout.order is None else points[layout.order]
-    nearest = nearest_distances(arranged, layout, reach, backend)
-    nearest = _repeat_last_available(nearest, layout)
-    limit = torch.finfo(points.dtype).max
-    nearest = nearest.clamp_(max=limit).to(points.dtype)
-    if reach < k:
-        nearest = torch.cat((nearest, nearest[:, -1:].expand(-1, k - reach)), dim=1)
-    if layout.order is None:
+        return stack.points.new_zeros(num_sets * num_points, k)
+    nearest = nearest_distances(stack, reach, backend)
+    if nearest.dtype == torch.float64:
+        nearest = nearest.clamp(max=torch.finfo(dtype).max).to(dtype)
+    if min(stack.sizes) > k:
         return nearest
-    return torch.empty_like(nearest).index_copy_(0, layout.order, nearest)
-
-
-def _repeat_last_available(nearest: Tensor, layout: Groups) -> Tensor:
-    reach = nearest.shape[1]
-    if min(layout.sizes) > reach:
-        return nearest
-    others = torch.tensor(layout.sizes, device=nearest.device)[layout.member] - 1
-    columns = torch.arange(reach, device=nearest.device)
-    kept = torch.minimum(columns, (others - 1).clamp(min=0)[:, None])
-    return nearest.gather(1, kept).masked_fill_((others == 0)[:, None], 0.0)
+    last = torch.tensor(stack.sizes, device=nearest.device) - 2
+    columns = torch.minimum(torch.arange(k, device=nearest.device), last[:, None])
+    return nearest.gather(1, columns.repeat_interleave(num_points, dim=0))

@@ -1,103 +1,84 @@
 """The smallest entries of every row of a matrix, on the CPU.
 
-`torch.topk` takes several times as long for a row as the matrix product that made it. Here a row is
-read twice by vectorised loops instead: once for the minima of its groups of entries, of which the
-`width`-th smallest bounds the `width`-th smallest entry from above, and once, in the groups that
-hold such an entry, for all that is not above this bound.
+`torch.topk` takes several times as long for a row as the matrix product that made it. NumPy's
+vectorised sort of integers is fast as long as a row has a few hundred of them. So the column of an
+entry is written into the last bits of its value, these are sorted as integers, and a longer row is
+cut into groups of entries first: those with the smallest minima hold the smallest entries.
 """
 
-from collections.abc import Sequence
+import math
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from torch import Tensor
 
-FloatArray = NDArray[np.float32]
-IntArray = NDArray[np.int64]
+# Rows up to this length are sorted by a network, without branches.
+_SHORT = 256
+_MOST_GROUPS = 512
 
-_GROUP = 8
-_MOST_PER_WIDTH = 4
+_SPARE_BITS = 29
+"""Digits that a float64 has and a float32 has not."""
 
 
-def smallest_entries(
-    values: FloatArray, width: int, limit: FloatArray
-) -> tuple[IntArray, IntArray, FloatArray]:
-    """At least the `width` smallest entries of each row, as far as they are not above its limit.
+def padded_length(length: int, width: int) -> int:
+    """The length, at least `length`, at which rows are cut into groups without a rest."""
+    groups = _num_groups(length, width)
+    return math.ceil(length / groups) * groups
+
+
+def smallest_entries(values: Tensor, width: int, *, exact: bool) -> tuple[Tensor, Tensor]:
+    """The `width` smallest entries of each row; of equal ones, any.
+
+    Values are compared by their bits, which for numbers that are not negative is the same. Negative
+    ones count as smaller than all others, but not among each other.
 
     Args:
-        values: [q, n].
-        width: How many.
-        limit: [q]; inf where a row has none.
+        values: [q, n], float32, n as `padded_length` gives it; overwritten.
+        width: How many, at most n.
+        exact: Compare all bits. Else the last ones do not count, as many as it takes to write a
+            column, which is twice as fast: entries that differ by less are as good as equal.
 
     Returns:
-        Rows and columns of the entries, in the order of the rows, and the new limits [q]: entries
-        that were left out are not below them.
+        What the entries are not below, ascending, and their columns, both [q, width]. No other
+        entry is below the last of them, unless that is negative.
     """
-    num_rows, num_columns = values.shape
-    groups = num_columns // _GROUP
-    if groups >= 2 * width:
-        rows, columns, limit = _by_groups(values, width, limit, groups)
-    else:
-        if width < num_columns:
-            limit = np.minimum(limit, np.sort(values, axis=1)[:, width - 1])
-        rows, columns = np.divmod(np.flatnonzero(values <= limit[:, None]), num_columns)
-    crowded = np.flatnonzero(np.bincount(rows, minlength=num_rows) > _MOST_PER_WIDTH * width)
-    if crowded.size and width < num_columns:
-        return _thinned(values, width, limit, rows, columns, crowded)
-    return rows, columns, limit
-
-
-def padded(entries: Sequence[tuple[IntArray, IntArray]], num_rows: int) -> IntArray:
-    """The columns of each row side by side [num_rows, most of a row], filled up by -1."""
-    rows, columns = entries[0]
-    if len(entries) > 1:
-        rows = np.concatenate([row for row, _ in entries])
-        order = np.argsort(rows, kind="stable")
-        rows, columns = rows[order], np.concatenate([column for _, column in entries])[order]
-    counts = np.bincount(rows, minlength=num_rows)
-    starts = counts.cumsum() - counts
-    table = np.full((num_rows, int(counts.max(initial=0))), -1, dtype=np.int64)
-    table[rows, np.arange(rows.size) - starts[rows]] = columns
-    return table
-
-
-def _by_groups(
-    values: FloatArray, width: int, limit: FloatArray, groups: int
-) -> tuple[IntArray, IntArray, FloatArray]:
-    """Group g consists of the columns g, g + groups, g + 2 groups, ..."""
     num_columns = values.shape[1]
-    whole = num_columns // groups
-    # torch's reduction is faster than NumPy's.
-    tiles = torch.from_numpy(values)[:, : whole * groups].unflatten(1, (whole, groups))
-    lows = tiles.amin(dim=1).numpy()
-    rest = values[:, whole * groups :]
-    np.minimum(lows[:, : rest.shape[1]], rest, out=lows[:, : rest.shape[1]])
-    limit = np.minimum(limit, np.sort(lows, axis=1)[:, width - 1])
-    rows, group = np.divmod(np.flatnonzero(lows <= limit[:, None]), groups)
-    columns = group[:, None] + groups * np.arange(whole + (rest.shape[1] > 0))
-    inside = np.minimum(columns, num_columns - 1) if rest.shape[1] else columns
-    entries = values.reshape(-1).take(rows[:, None] * num_columns + inside)
-    if rest.shape[1]:
-        entries[inside != columns] = np.inf
-    near = np.flatnonzero(entries <= limit[rows, None])
-    return rows[near // columns.shape[1]], columns.reshape(-1)[near], limit
+    groups = math.gcd(_num_groups(num_columns, width), num_columns)
+    if groups < 2 * width:
+        return _by_sorting(values, width, exact)
+    # Group g consists of the columns g, g + groups, g + 2 groups, ...
+    lows = values.unflatten(1, (-1, groups)).amin(dim=1)
+    low, chosen = _by_sorting(lows, width, exact)
+    columns = (chosen[:, :, None] + torch.arange(0, num_columns, groups)).flatten(1)
+    near, place = _by_sorting(values.gather(1, columns), width, exact)
+    if not exact:
+        near[:, -1:].clamp_(max=low[:, -1:])
+    return near, columns.gather(1, place)
 
 
-def _thinned(
-    values: FloatArray,
-    width: int,
-    limit: FloatArray,
-    rows: IntArray,
-    columns: IntArray,
-    crowded: IntArray,
-) -> tuple[IntArray, IntArray, FloatArray]:
-    """In crowded rows any `width` of the smallest: many are equal, and one of them is the last."""
-    found = np.argpartition(values[crowded], width - 1, axis=1)[:, :width]
-    last = values[crowded, found[:, -1]]
-    limit = limit.copy()
-    limit[crowded] = np.minimum(limit[crowded], last)
-    others = ~np.isin(rows, crowded)
-    rows = np.concatenate((rows[others], np.repeat(crowded, width)))
-    columns = np.concatenate((columns[others], found.reshape(-1)))
-    order = np.argsort(rows, kind="stable")
-    return rows[order], columns[order], limit
+def _num_groups(length: int, width: int) -> int:
+    """A power of two that balances the number of groups with the entries of `width` of them.
+
+    An entry of a chosen group costs twice as much as a group: it is fetched, then sorted.
+    """
+    if length <= _SHORT:
+        return 1
+    groups = min(2 ** round(math.log2(2 * length * width) / 2), _MOST_GROUPS)
+    return groups if 2 * width <= groups <= length // 2 else 1
+
+
+def _by_sorting(values: Tensor, width: int, exact: bool) -> tuple[Tensor, Tensor]:
+    num_columns = values.shape[1]
+    if exact:
+        keys, bits = values.double().view(torch.int64), _SPARE_BITS
+    else:
+        keys, bits = values.view(torch.int32), (num_columns - 1).bit_length()
+        keys.bitwise_and_(-1 << bits)
+    keys.bitwise_or_(torch.arange(num_columns, dtype=keys.dtype))
+    # NumPy's calls are shorter than torch's, and the sort is the faster one.
+    table = keys.numpy()
+    table.sort(axis=1)
+    first = table[:, :width].copy()
+    near = (first & (-1 << bits)).view(np.float64 if exact else np.float32)
+    column = first & ((1 << bits) - 1)
+    return torch.from_numpy(near.astype(np.float32)), torch.from_numpy(column.astype(np.int64))

@@ -119,7 +119,7 @@ def _knn() -> Finding:
     if install.problem and install.wheels:
         return "bad", install.problem
     if not install.importable:
-        return "missing", "auto takes torch; FAISS is faster: pip install faiss-cpu"
+        return "missing", "auto takes torch; with FAISS it is faster: pip install faiss-cpu"
     wheels = ", ".join(f"{name} {number}" for name, number in install.wheels.items())
     taken = f"auto takes {resolve_backend('auto', 'cpu')} ({wheels or 'not from a wheel'})"
     if torch.cuda.is_available():

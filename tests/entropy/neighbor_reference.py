@@ -9,10 +9,10 @@ import pytest
 import torch
 from sklearn.neighbors import NearestNeighbors
 
-BACKENDS = ("faiss", "torch")
+BACKENDS = ("faiss", "torch", "torch+faiss")
 RTOL = {torch.float32: 1e-6, torch.float64: 2e-12}
 
-both_backends = pytest.mark.parametrize("backend", BACKENDS)
+all_backends = pytest.mark.parametrize("backend", BACKENDS)
 
 
 def reference(x: torch.Tensor, k: int) -> np.ndarray:

@@ -7,30 +7,32 @@ import numpy as np
 import pytest
 import torch
 from neighbor_reference import (
+    ADVERSARIAL,
+    all_backends,
     assert_exact,
-    both_backends,
     cluster_with_outlier,
     gaussian,
     reference,
 )
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from rllib_rise.entropy import backends as backends_module
+from rllib_rise.entropy import candidates as candidates_module
 from rllib_rise.entropy import certified_search as search_module
+from rllib_rise.entropy import cpu_search as cpu_module
 from rllib_rise.entropy import (
     neighbor_distances,
 )
 
 
-@both_backends
+@all_backends
 def test_without_certification_the_neighbours_would_be_wrong(monkeypatch, backend):
     # FAISS turns to matrix products only for sets of about this size.
     x = cluster_with_outlier(1024, 128, 1e-3, 1e4)
     expected = reference(x, 3)
     calls = []
-    product = search_module.matmul_candidates
+    product = search_module.product_candidates
     monkeypatch.setattr(
-        search_module, "matmul_candidates", lambda *a: calls.append(len(a[0])) or product(*a)
+        search_module, "product_candidates", lambda *a: calls.append(len(a[0])) or product(*a)
     )
     assert_exact(neighbor_distances(x, 3, backend=backend), expected)
     assert sum(calls) > 1000
@@ -41,7 +43,7 @@ def test_without_certification_the_neighbours_would_be_wrong(monkeypatch, backen
     assert (~np.isclose(trusting, expected, rtol=1e-3, atol=0)).any(axis=1).sum() > 500
 
 
-@both_backends
+@all_backends
 def test_the_last_resort_by_differences_is_reached_and_needed(monkeypatch, backend):
     x = cluster_with_outlier(200, 128, 1e-12, 1e4)
     expected = reference(x, 3)
@@ -52,45 +54,36 @@ def test_the_last_resort_by_differences_is_reached_and_needed(monkeypatch, backe
     )
     assert_exact(neighbor_distances(x, 3, backend=backend), expected)
     assert sum(calls) > 100
-    product = search_module.matmul_candidates
+    product = search_module.product_candidates
     monkeypatch.setattr(
         search_module,
         "direct_candidates",
-        lambda queries, base, width: product(queries - base.mean(0), base - base.mean(0), width),
+        lambda queries, base, width: (
+            product(queries - base.mean(0), base - base.mean(0), width).index
+        ),
     )
     trusting = neighbor_distances(x, 3, backend=backend).numpy()
     assert (~np.isclose(trusting, expected, rtol=1e-3, atol=0)).any(axis=1).sum() > 100
 
 
-@both_backends
+@all_backends
 @pytest.mark.parametrize("m", [3, 16, 128, 512])
 def test_ordinary_data_is_certified_without_a_second_search(monkeypatch, m, backend):
     redone = []
-    monkeypatch.setattr(search_module, "_search_again", lambda *a: redone.append(len(a[3])))
+    monkeypatch.setattr(search_module, "_search_again", lambda *a: redone.append(len(a[2])))
     neighbor_distances(gaussian(1000, m) + 3, 5, backend=backend)
     assert redone == []
 
 
-@both_backends
-@pytest.mark.parametrize("m", [1, 3, 32, 128, 512])
-@pytest.mark.parametrize("kind", ["gaussian", "positive", "outlier"])
-def test_error_bound_of_the_certification_covers_the_observed_error(kind, m, backend):
-    x = gaussian(400, m).abs() if kind == "positive" else gaussian(400, m)
-    if kind == "outlier":
-        x[0] *= 1e3
-    bound, index = backends_module.float32_candidates(x[None], 20, backend)
-    exact = torch.cdist(x.double(), x.double(), compute_mode="donot_use_mm_for_euclid_dist") ** 2
-    squares = x.double().square().sum(1)
-    allowed = 2 * (m + 8) * 2.0**-24 * (squares[:, None] + squares)
-    fetched = torch.zeros(400, 401, dtype=torch.bool).scatter_(
-        1, index.where(index >= 0, 400), True
-    )
-    fetched = fetched[:, :400]
-    assert bool((fetched.sum(1) >= 20).all())
-    assert bool((fetched | (exact + allowed >= bound.double()[:, None])).all())
-    # It is not so low that it would certify nothing: what was fetched reaches up to it.
-    reached = exact.masked_fill(~fetched, 0).amax(1)
-    assert bool((bound.double() - reached <= allowed.amax(1)).all())
+@pytest.mark.parametrize("backend", ["torch", "torch+faiss"])
+@pytest.mark.parametrize("name", ["grid in 1-d", "grid in 2-d", "grid in 3-d"])
+def test_ties_of_grids_are_certified_without_a_second_search(monkeypatch, name, backend):
+    redone = []
+    monkeypatch.setattr(search_module, "_search_again", lambda *a: redone.append(len(a[2])))
+    x = ADVERSARIAL[name]().repeat(3, 1) / 15
+    for k in (1, 2, 5, 12):
+        assert_exact(neighbor_distances(x, k, backend=backend), reference(x, k))
+    assert redone == []
 
 
 class LargestTensor(TorchDispatchMode):
@@ -111,15 +104,18 @@ class LargestTensor(TorchDispatchMode):
 @pytest.mark.parametrize("stage", ["float32", "float64", "differences"])
 def test_no_stage_of_the_torch_search_holds_the_distance_matrix(monkeypatch, stage):
     limit = 2**16
-    monkeypatch.setattr(backends_module, "BLOCK_ELEMENTS", limit)
+    monkeypatch.setattr(candidates_module, "BLOCK_ELEMENTS", limit)
+    monkeypatch.setattr(candidates_module, "_BLOCK_COLUMNS", 500)
+    monkeypatch.setattr(cpu_module, "BLOCK_ELEMENTS", limit)
     monkeypatch.setattr(search_module, "_REFINE_ELEMENTS", limit)
-    monkeypatch.setattr(backends_module, "_BLOCK_COLUMNS", 500)
     if stage != "float32":
         refused = {"float64": (torch.float32,), "differences": (torch.float32, torch.float64)}
         monkeypatch.setattr(
             search_module,
             "_certified",
-            lambda kth, *a: torch.full_like(kth, a[3] not in refused[stage], dtype=torch.bool),
+            lambda kth, found, *a: torch.full_like(
+                kth, found.bound.dtype not in refused[stage], dtype=torch.bool
+            ),
         )
     x = gaussian(1200, 8)
     with LargestTensor() as largest:
@@ -128,14 +124,15 @@ def test_no_stage_of_the_torch_search_holds_the_distance_matrix(monkeypatch, sta
     assert_exact(found, reference(x, 5))
 
 
-def test_peak_memory_of_the_faiss_search_is_far_below_the_distance_matrix():
-    script = """
+@all_backends
+def test_peak_memory_is_far_below_the_distance_matrix(backend):
+    script = f"""
 import resource, torch
 from rllib_rise.entropy import neighbor_distances
 x = torch.randn(12000, 64)
-neighbor_distances(x[:500], 5, backend="faiss")
+neighbor_distances(x[:500], 5, backend="{backend}")
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-neighbor_distances(x, 5, backend="faiss")
+neighbor_distances(x, 5, backend="{backend}")
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 """
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from neighbor_reference import (
     ADVERSARIAL,
     BACKENDS,
+    all_backends,
     assert_exact,
-    both_backends,
     cluster_with_outlier,
     gaussian,
     grouped_reference,
@@ -19,6 +19,7 @@ from neighbor_reference import (
 )
 
 from rllib_rise.entropy import (
+    group_points,
     has_k_others,
     kth_neighbor_distance,
     neighbor_distances,
@@ -27,7 +28,7 @@ from rllib_rise.entropy import (
 from rllib_rise.errors import ConfigError, NonFiniteError
 
 
-@both_backends
+@all_backends
 @pytest.mark.parametrize("k", [1, 5])
 @pytest.mark.parametrize("name", ADVERSARIAL)
 def test_distances_equal_scikit_learn_on_adversarial_data(name, k, backend):
@@ -35,7 +36,7 @@ def test_distances_equal_scikit_learn_on_adversarial_data(name, k, backend):
     assert_exact(neighbor_distances(x, k, backend=backend), reference(x, k))
 
 
-@both_backends
+@all_backends
 @pytest.mark.parametrize("name", ["offset 1e6", "outlier", "recurring states", "grid in 2-d"])
 def test_float64_points_give_float64_precision(name, backend):
     x = ADVERSARIAL[name]().double() * 1.1 + 1e-9
@@ -44,7 +45,7 @@ def test_float64_points_give_float64_precision(name, backend):
     assert_exact(found, reference(x, 4))
 
 
-@both_backends
+@all_backends
 @pytest.mark.parametrize("scale", [1e300, 1e-300])
 def test_float64_points_of_extreme_magnitude_neither_overflow_nor_underflow(scale, backend):
     x = gaussian(100, 3, dtype=torch.float64)
@@ -52,14 +53,14 @@ def test_float64_points_of_extreme_magnitude_neither_overflow_nor_underflow(scal
     np.testing.assert_allclose(found.numpy(), reference(x, 3), rtol=1e-12)
 
 
-@both_backends
+@all_backends
 @pytest.mark.parametrize("k", [9, 10, 11, 19, 20, 50])
 def test_k_near_and_above_n_repeats_the_farthest_point(k, backend):
     x = with_duplicates(20, 6)
     assert_exact(neighbor_distances(x, k, backend=backend), reference(x, k))
 
 
-@both_backends
+@all_backends
 def test_groups_are_searched_separately_when_uneven_interleaved_and_lone(backend):
     sizes = {7: 120, -3: 1, 100: 2, 0: 5, 4: 9, 5: 60, 6: 1}
     labels = torch.cat([torch.full((n,), label) for label, n in sizes.items()])
@@ -72,7 +73,7 @@ def test_groups_are_searched_separately_when_uneven_interleaved_and_lone(backend
         assert clipped == sum(n for n in sizes.values() if n - 1 < k)
 
 
-@both_backends
+@all_backends
 def test_groups_far_apart_in_place_and_in_scale_do_not_spoil_each_other(backend):
     labels = torch.arange(300) % 3
     scales = torch.tensor([1e-25, 1.0, 1e25])[labels]
@@ -81,7 +82,7 @@ def test_groups_far_apart_in_place_and_in_scale_do_not_spoil_each_other(backend)
     assert_exact(found, grouped_reference(x, 3, labels))
 
 
-@both_backends
+@all_backends
 def test_groups_that_need_the_fallback_are_exact(backend):
     labels = torch.arange(240) % 4
     x = torch.empty(240, 8)
@@ -223,6 +224,16 @@ def test_non_finite_points_are_refused_with_their_number():
     x[2, 1], x[5, 0], x[7, 2] = torch.nan, torch.inf, -torch.inf
     with pytest.raises(NonFiniteError, match="3 NaN or infinite values of 30"):
         neighbor_distances(x, 1)
+
+
+def test_groups_made_beforehand_are_the_same_groups():
+    labels = torch.tensor([3, 1, 3, 1, 1, 2, 3, 3])
+    x, groups = gaussian(8, 2), group_points(8, labels)
+    found = neighbor_distances(x, 2, groups=groups)
+    assert torch.equal(found, neighbor_distances(x, 2, groups=labels))
+    assert torch.equal(has_k_others(8, 2, groups), has_k_others(8, 2, labels))
+    with pytest.raises(ConfigError, match="8 points, and there are 5"):
+        neighbor_distances(x[:5], 2, groups=groups)
 
 
 @pytest.mark.parametrize(

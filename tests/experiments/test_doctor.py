@@ -74,7 +74,7 @@ def test_knn_names_the_backend_that_auto_takes(fresh_faiss):
     pytest.importorskip("faiss")
     check = _by_name()["k-NN"]
     assert check.state == "ok"
-    assert "auto takes faiss" in check.detail
+    assert "auto takes torch+faiss" in check.detail
 
 
 def test_without_faiss_torch_is_taken_and_the_command_is_given(monkeypatch, fresh_faiss):
