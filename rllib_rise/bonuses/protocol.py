@@ -8,7 +8,7 @@ work. Its settings are a pydantic model; they are not state, so a new config win
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field, fields
 from enum import Enum
 from typing import Any, ClassVar, Literal
@@ -254,6 +254,16 @@ class Bonus(nn.Module):
     def metrics(self) -> dict[str, float]:
         """Figures about the last batch, logged beside the reward."""
         return {}
+
+    def choices(self) -> dict[str, Any]:
+        """What was chosen for this machine, as plain data; kept in the checkpoint beside the state.
+
+        Choices make a difference to speed, not to what a bonus is: nothing depends on them.
+        """
+        return {}
+
+    def prefer(self, choices: Mapping[str, Any]) -> None:
+        """Choose the same as a checkpoint says, where that is possible here."""
 
     def nbytes(self) -> int:
         """Bytes that are kept from batch to batch: weights, optimizers' moments, memories."""

@@ -257,7 +257,7 @@ class RISE(StateEntropyBonus):
 
     def _search_k(self, embeddings: Tensor) -> dict[str, Any]:
         found = search_k(
-            embeddings,
+            embeddings.to(self.searched_k.device),
             alpha=self.settings.alpha,
             k_max=K_MAX,
             num_subsets=NUM_SUBSETS,

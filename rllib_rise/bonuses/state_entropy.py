@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import math
+from collections.abc import Mapping
+from functools import partial
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -18,8 +20,9 @@ from rllib_rise.entropy import (
     has_k_others,
     neighbor_distances,
     renyi_entropy_from_distances,
+    resolve_backend,
 )
-from rllib_rise.errors import ConfigError
+from rllib_rise.errors import ConfigError, RiseError
 
 logger = logging.getLogger(__name__)
 
@@ -60,6 +63,9 @@ class StateEntropyBonus(Bonus):
         self._distances: Tensor | None = None
         self._usable: Tensor | None = None
         self._warned = False
+        self._knn_backend: str | None = None
+        self._knn_device: torch.device | None = None
+        self._preferred_backend: str | None = None
 
     def _make_encoder(self) -> Encoder:
         return make_encoder(
@@ -115,17 +121,61 @@ class StateEntropyBonus(Bonus):
 
         All learners get the same tensors, so that whatever is derived from them stays the same.
         """
-        embeddings, backend = self.encoder(batch.obs), self.settings.knn_backend
+        embeddings = self.encoder(batch.obs)
         if self.settings.particles == "batch":
             everyone, own = self.gather(embeddings)
+            backend = self._backend(everyone, len(everyone))
             distances = neighbor_distances(everyone, self.k, backend=backend)
             usable = has_k_others(len(everyone), self.k).to(distances.device)
             return distances, usable, own
         groups = group_points(len(batch), batch.episodes)
+        backend = self._backend(embeddings, max(groups.sizes, default=0))
         distances = neighbor_distances(embeddings, self.k, groups=groups, backend=backend)
         usable = has_k_others(len(batch), self.k, groups).to(distances.device)
         everyone, own = self.gather(distances)
         return everyone, self.gather(usable)[0], own
+
+    def _backend(self, points: Tensor, num_points: int) -> str:
+        """Who searches: chosen at the first batch on a device, then kept.
+
+        Settings that name one win over a checkpoint, and a checkpoint over `auto`.
+        """
+        if self._knn_backend is not None and self._knn_device == points.device:
+            return self._knn_backend
+        choose = partial(
+            resolve_backend,
+            device=points.device,
+            num_points=num_points,
+            dimension=points.shape[1],
+        )
+        chosen, preferred = self.settings.knn_backend, self._preferred_backend
+        if chosen == "auto" and preferred is not None:
+            try:
+                chosen = choose(preferred)
+            except RiseError as error:
+                chosen = choose("auto")
+                logger.warning(
+                    "%s: %s searches neighbours, and not %s as for the checkpoint: %s",
+                    self.name,
+                    chosen,
+                    preferred,
+                    error,
+                )
+        chosen = choose(chosen)
+        if num_points > 0:
+            self._knn_backend, self._knn_device = chosen, points.device
+            self._preferred_backend = None
+        return chosen
+
+    def choices(self) -> dict[str, Any]:
+        """The k-NN backend in use."""
+        backend = self._knn_backend or self._preferred_backend
+        return {} if backend is None else {"knn_backend": backend}
+
+    def prefer(self, choices: Mapping[str, Any]) -> None:
+        """Choose again at the next batch, if possible what is said here."""
+        self._preferred_backend = choices.get("knn_backend", self._preferred_backend)
+        self._knn_backend = None
 
     def _reward(self, distances: Tensor) -> Tensor:
         raise NotImplementedError

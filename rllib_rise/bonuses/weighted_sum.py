@@ -13,7 +13,7 @@ figures; likewise for the others.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -191,6 +191,16 @@ class WeightedSum(Bonus):
             if part.settings.standardize is True:
                 moments.update(r_hat)  # type: ignore[operator]
             part.update(batch)
+
+    def choices(self) -> dict[str, Any]:
+        """Those of the parts that have any, by number."""
+        chosen = {str(number): part.choices() for number, part in enumerate(self._bonuses())}
+        return {number: choices for number, choices in chosen.items() if choices}
+
+    def prefer(self, choices: Mapping[str, Any]) -> None:
+        """To each part its own."""
+        for number, part in enumerate(self._bonuses()):
+            part.prefer(choices.get(str(number), {}))
 
     def nbytes(self) -> int:
         """Of all parts."""

@@ -3,17 +3,22 @@
 import functools
 import importlib
 import importlib.metadata
+import logging
 from dataclasses import dataclass
 
 import torch
 
+from rllib_rise.entropy.faiss_gpu import gpu_problem
 from rllib_rise.errors import ConfigError, MissingExtraError
+
+logger = logging.getLogger(__name__)
 
 BACKENDS = ("auto", "torch", "torch+faiss", "faiss", "faiss-gpu")
 
+# Where FAISS's own search becomes the faster one; `resolve_backend` says how that was found.
 FAISS_FROM_DIMENSION = 128
 FAISS_FROM_ELEMENTS = 2**20
-"""From here on, in N x m, FAISS's own search is the fastest on the CPU (see `resolve_backend`)."""
+FAISS_GPU_FROM_POINTS = 2**15
 
 _FAISS_WHEELS = ("faiss-cpu", "faiss-gpu", "faiss-gpu-cu11", "faiss-gpu-cu12")
 _INSTALL_CPU = "pip install faiss-cpu"
@@ -85,10 +90,15 @@ def resolve_backend(
     - `faiss-gpu`: FAISS on the GPU that holds the points proposes, torch computes the distances.
 
     `auto` means on the CPU `torch` without FAISS, else `torch+faiss`, and `faiss` for sets of at
-    least 128 dimensions and 2^20 numbers. That is where the times meet: `faiss` takes 1.1 to 4.5
-    times as long below, and .84 to 1.0 times above (`python -m rllib_rise.entropy.timing`, one
-    thread of an AMD EPYC with AVX-512, torch 2.13, faiss-cpu 1.15.1, N up to 32,768 and m up to
-    512). For CUDA points it is `faiss-gpu` if that can be used, else `torch`.
+    least 128 dimensions and 2^20 numbers. That is where the times meet: `faiss` takes 1.07 to 4.4
+    times as long below, and .88 to 1.07 times above (`python -m rllib_rise.entropy.timing`, one
+    thread of an AMD EPYC with AVX-512, torch 2.13, faiss-cpu 1.15.1, N up to 16,384 and m up to
+    512); with more threads it gains a little.
+
+    For CUDA points `auto` means `torch` up to 2^15 points, `faiss-gpu` from there on if a child
+    process finds that it works (`gpu_problem`), else `torch` with a warning. We have not measured
+    that limit; others found torch 6.5 times as fast for 5,000 queries among 8,192 points of 2,048
+    dimensions (faiss issue 3045). The program above measures both with `--device cuda`.
 
     Args:
         backend: One of `BACKENDS`.
@@ -101,18 +111,20 @@ def resolve_backend(
 
     Raises:
         ConfigError: `backend` is unknown, or cannot search on this device.
-        MissingExtraError: FAISS is needed but missing, or installed twice.
+        MissingExtraError: FAISS is needed but missing, installed twice, or does not work.
     """
     if backend not in BACKENDS:
         raise ConfigError(f"backend={backend!r} is unknown; use one of {', '.join(BACKENDS)}")
-    kind = torch.device(device).type
+    device = torch.device(device)
+    # Points on Apple's GPUs are searched on the CPU, for want of float64.
+    kind = "cpu" if device.type == "mps" else device.type
     if backend == "torch" or (backend == "auto" and kind not in ("cpu", "cuda")):
         return "torch"
     install = installed_faiss()
     if len(install.wheels) > 1:
         raise MissingExtraError(f"backend={backend!r}: {install.problem}")
     if backend == "auto" and kind == "cuda":
-        return "faiss-gpu" if install.gpus > 0 else "torch"
+        return _fastest_on_gpu(num_points, install, device)
     if backend == "auto":
         return _fastest_on_cpu(num_points, dimension) if install.importable else "torch"
     if not install.importable:
@@ -129,6 +141,11 @@ def resolve_backend(
             f"backend={backend!r} needs points on a device of the kind {needed}, these are on "
             f"{device}; move them there or use backend='auto'"
         )
+    if backend == "faiss-gpu" and (problem := gpu_problem(device.index or 0)) is not None:
+        raise MissingExtraError(
+            f"backend='faiss-gpu' does not work on {device}: {problem}; use backend='auto' or "
+            "'torch', or another FAISS (`rise doctor` tries it again)"
+        )
     return backend
 
 
@@ -136,3 +153,18 @@ def _fastest_on_cpu(num_points: int, dimension: int) -> str:
     if dimension >= FAISS_FROM_DIMENSION and num_points * dimension >= FAISS_FROM_ELEMENTS:
         return "faiss"
     return "torch+faiss"
+
+
+def _fastest_on_gpu(num_points: int, install: FaissInstall, device: torch.device) -> str:
+    if install.gpus == 0 or num_points < FAISS_GPU_FROM_POINTS:
+        return "torch"
+    problem = gpu_problem(device.index or 0)
+    if problem is None:
+        return "faiss-gpu"
+    _warn_once(f"FAISS cannot be used on {device}, torch searches neighbours there: {problem}")
+    return "torch"
+
+
+@functools.cache
+def _warn_once(message: str) -> None:
+    logger.warning(message)

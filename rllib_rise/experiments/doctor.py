@@ -113,7 +113,12 @@ def _cuda() -> Finding:
 def _knn() -> Finding:
     import torch
 
-    from rllib_rise.entropy.backends import installed_faiss, resolve_backend
+    from rllib_rise.entropy.backends import (
+        FAISS_GPU_FROM_POINTS,
+        gpu_problem,
+        installed_faiss,
+        resolve_backend,
+    )
 
     install = installed_faiss()
     if install.problem and install.wheels:
@@ -122,9 +127,13 @@ def _knn() -> Finding:
         return "missing", "auto takes torch; with FAISS it is faster: pip install faiss-cpu"
     wheels = ", ".join(f"{name} {number}" for name, number in install.wheels.items())
     taken = f"auto takes {resolve_backend('auto', 'cpu')} ({wheels or 'not from a wheel'})"
-    if torch.cuda.is_available():
-        taken += f", and {resolve_backend('auto', 'cuda')} for tensors on the GPU"
-    return "ok", taken
+    if not torch.cuda.is_available():
+        return "ok", taken
+    if install.gpus == 0:
+        return "ok", f"{taken}; on the GPU torch, for FAISS sees none: pip install faiss-gpu"
+    if (problem := gpu_problem()) is not None:
+        return "missing", f"{taken}; on the GPU torch, for FAISS does not work there: {problem}"
+    return "ok", f"{taken}; on the GPU torch, and faiss-gpu from {FAISS_GPU_FROM_POINTS:,} points"
 
 
 def _gymnasium() -> Finding:

@@ -302,6 +302,7 @@ class IntrinsicRuntime(Checkpointable):
             "clock": self.clock.get_state(),
             "warmup_env_steps": self.warmup_env_steps,
             "methods": {module_id: bonus.name for module_id, bonus in self.bonuses.items()},
+            "choices": {module_id: bonus.choices() for module_id, bonus in self.bonuses.items()},
             "tensors": {
                 f"{module_id}/{name}": tensor.detach().cpu().clone()
                 for module_id in self.bonuses
@@ -355,6 +356,7 @@ class IntrinsicRuntime(Checkpointable):
                     f"the checkpoint's intrinsic state of module {module_id!r} does not fit the "
                     f"config (another encoder or size?): {error}"
                 ) from error
+            bonus.prefer(state.get("choices", {}).get(module_id, {}))
 
     def save_to_path(
         self,

@@ -12,6 +12,7 @@ from neighbor_reference import (
     assert_exact,
     cluster_with_outlier,
     gaussian,
+    grouped_reference,
     reference,
 )
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -73,6 +74,17 @@ def test_ordinary_data_is_certified_without_a_second_search(monkeypatch, m, back
     monkeypatch.setattr(search_module, "_search_again", lambda *a: redone.append(len(a[2])))
     neighbor_distances(gaussian(1000, m) + 3, 5, backend=backend)
     assert redone == []
+
+
+@pytest.mark.parametrize("name", ["plain", "outlier", "duplicates", "grid in 2-d", "all equal"])
+def test_the_search_that_cuda_points_get_is_exact_too(monkeypatch, name):
+    # It runs on any device; here in the place of FAISS's, on the CPU.
+    monkeypatch.setitem(search_module._SEARCHES, "faiss", search_module.torch_candidates)
+    x = ADVERSARIAL[name]()
+    assert_exact(neighbor_distances(x, 5, backend="faiss"), reference(x, 5))
+    labels = torch.arange(len(x)).remainder(7).square()
+    found = neighbor_distances(x, 5, groups=labels, backend="faiss")
+    assert_exact(found, grouped_reference(x, 5, labels))
 
 
 @pytest.mark.parametrize("backend", ["torch", "torch+faiss"])

@@ -6,7 +6,9 @@ from collections import namedtuple
 
 import pytest
 
+from rllib_rise.entropy import backends
 from rllib_rise.entropy.backends import installed_faiss
+from rllib_rise.entropy.faiss_gpu import probe
 from rllib_rise.experiments import doctor
 from rllib_rise.experiments.doctor import Check, examine
 
@@ -75,6 +77,26 @@ def test_knn_names_the_backend_that_auto_takes(fresh_faiss):
     check = _by_name()["k-NN"]
     assert check.state == "ok"
     assert "auto takes torch+faiss" in check.detail
+
+
+def test_on_a_machine_with_a_gpu_knn_says_what_the_probe_says(monkeypatch, fresh_faiss):
+    faiss = pytest.importorskip("faiss")
+    import torch
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(faiss, "StandardGpuResources", None, raising=False)
+    for gpus, code, state, words in (
+        (0, "pass", "ok", "on the GPU torch, for FAISS sees none: pip install faiss-gpu"),
+        (1, "pass", "ok", "on the GPU torch, and faiss-gpu from 32,768 points"),
+        (1, "import os; os.abort()", "missing", "FAISS does not work there: a child process that"),
+    ):
+        installed_faiss.cache_clear()
+        monkeypatch.setattr(faiss, "get_num_gpus", lambda gpus=gpus: gpus)
+        monkeypatch.setattr(backends, "gpu_problem", lambda code=code: probe(code))
+        check = Check("k-NN", *doctor._knn())
+        assert check.state == state
+        assert words in check.detail
+        assert "\n" not in check.detail
 
 
 def test_without_faiss_torch_is_taken_and_the_command_is_given(monkeypatch, fresh_faiss):

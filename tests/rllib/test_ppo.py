@@ -184,6 +184,30 @@ def test_the_checkpoint_component_has_files_of_its_own_without_pickle(build, tmp
     assert state["methods"] == {DEFAULT_MODULE_ID: "rnd"}
 
 
+def test_the_checkpoint_says_who_searches_neighbours(build, tmp_path: Path, caplog):
+    algorithm = build(config().rise(k=3, knn_backend="torch"))
+    algorithm.train()
+    algorithm.save_to_path(str(tmp_path))
+    file = tmp_path / "learner_group" / "learner" / "intrinsic" / "state.json"
+    state = json.loads(file.read_text())
+    assert state["choices"] == {DEFAULT_MODULE_ID: {"knn_backend": "torch"}}
+
+    def chosen_after_restore() -> dict:
+        other = build(config().rise(k=3))
+        other.restore_from_path(str(tmp_path))
+        other.train()
+        return local_learner(other).intrinsic.get_state()["choices"][DEFAULT_MODULE_ID]
+
+    assert chosen_after_restore() == {"knn_backend": "torch"}
+    state["choices"][DEFAULT_MODULE_ID]["knn_backend"] = "faiss-gpu"
+    file.write_text(json.dumps(state))
+    assert chosen_after_restore()["knn_backend"] in ("torch", "torch+faiss")
+    assert sum("and not faiss-gpu" in record.getMessage() for record in caplog.records) == 1
+    del state["choices"]  # as checkpoints were before
+    file.write_text(json.dumps(state))
+    assert chosen_after_restore()["knn_backend"] in ("torch", "torch+faiss")
+
+
 @pytest.mark.slow
 def test_a_remote_learner_saves_and_restores_too(build, tmp_path: Path):
     def tensors(one: Algorithm) -> dict:
