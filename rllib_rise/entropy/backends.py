@@ -90,7 +90,7 @@ def resolve_backend(
     - `faiss-gpu`: FAISS on the GPU that holds the points proposes, torch computes the distances.
 
     `auto` means on the CPU `torch` without FAISS, else `torch+faiss`, and `faiss` for sets of at
-    least 128 dimensions and 2^20 numbers. That is where the times meet: `faiss` takes 1.07 to 4.4
+    least 128 dimensions and 2^20 numbers. That is where the times meet: `faiss` takes 1.06 to 4.4
     times as long below, and .88 to 1.07 times above (`python -m rllib_rise.entropy.timing`, one
     thread of an AMD EPYC with AVX-512, torch 2.13, faiss-cpu 1.15.1, N up to 16,384 and m up to
     512); with more threads it gains a little.
