@@ -172,8 +172,8 @@ def bench(
         bool, typer.Option("--full", help="More turns and larger sizes, for committed results.")
     ] = False,
     threads: Annotated[
-        int | None, typer.Option(min=1, help="Threads per process; by default one per core.")
-    ] = None,
+        int, typer.Option(min=1, help="Threads per process; `rise train` has one too.")
+    ] = 1,
     out: Annotated[
         Path | None,
         typer.Option(help="Where to write: by default runs/bench, benchmarks/results if full."),
@@ -191,7 +191,7 @@ def bench(
             names,
             folder,
             form="full" if full else "quick",
-            threads=threads or os.cpu_count() or 1,
+            threads=threads,
             on_progress=lambda line: console.print(line, soft_wrap=True, highlight=False),
         )
     console.print(display.summary_table(summary))
