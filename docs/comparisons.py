@@ -14,9 +14,12 @@ from statistics import mean
 from typing import Any
 
 from rllib_rise.experiments.display import interval_text
+from rllib_rise.experiments.statistics import iqm
 
 ROOT = Path(__file__).parent.parent
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+# Where some method's return is at least this, it is told how early.
+_LEARNED = 0.5
 # What environments tell of the episodes in a run's last tenth: mean over runs.
 _TOLD = {"key taken": "key_taken", "door opened": "door_opened"}
 # Columns that not all comparisons have: (figure, unit).
@@ -35,7 +38,11 @@ def table(name: str, *, brief: bool = False) -> str:
     with (folder / "runs.csv").open() as stream:
         runs = list(csv.DictReader(stream))
     told = {title: column for title, column in _TOLD.items() if column in runs[0]}
+    learned = not brief and any(
+        values["figures"]["return"]["estimate"] >= _LEARNED for values in methods.values()
+    )
     columns = ["method", "coverage", "return", "goal reached", "median steps to it"]
+    columns += ["return at half the budget"] if learned else []
     extra = {
         title: (figure, unit)
         for title, (figure, unit) in _EXTRA.items()
@@ -53,6 +60,9 @@ def table(name: str, *, brief: bool = False) -> str:
             interval_text(goal["median_steps"], digits=0),
         ]
         own = [run for run in runs if run["method"] == method]
+        if learned:
+            halves = [float(run["return_at_half"]) for run in own if run.get("return_at_half")]
+            cells.append(f"{iqm([halves]):.2f}" if halves else "")
         cells += [f"{mean(float(run[column]) for run in own):.0%}" for column in told.values()]
         for figure, unit in extra.values():
             cells.append(_number(values[figure] / unit) if figure in values else "")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import warnings
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -13,7 +14,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from rllib_rise.errors import RiseError
+from rllib_rise.errors import ConfigError, RiseError
 
 app = typer.Typer(
     help="State-entropy exploration for Ray RLlib.",
@@ -132,6 +133,8 @@ def compare(
         names = list(dict.fromkeys([experiment.method, *experiment.methods]))
     for name in names:
         schema.check(experiment.with_method(name, experiment.seed))
+        if not experiment.names(name):
+            _warn([f"{config} does not name {name}: it runs with its default settings"])
     directory = out or Path("runs") / f"compare-{config.stem}"
     cpus = session.needed_cpus(experiment)
     with (
@@ -196,6 +199,41 @@ def bench(
         )
     console.print(display.summary_table(summary))
     _warn([f"not measured: {line}" for line in suites.skipped(folder)])
+    console.print(f"results: {folder}", soft_wrap=True, highlight=False, markup=False)
+
+
+@app.command()
+def reproduce(
+    target: Annotated[
+        str, typer.Argument(help="contours, theory, maze, atari, bullet or throughput.")
+    ],
+    scale: Annotated[
+        str, typer.Option(help="small (minutes), workstation (hours), paper (a cluster).")
+    ] = "small",
+    out: Out = None,
+    address: Annotated[str | None, typer.Option(help="A running Ray cluster.")] = None,
+) -> None:
+    """Make a figure or a table of the paper again; what is there already is not run again."""
+    from rllib_rise.bench.throughput import throughput
+    from rllib_rise.experiments import display, session
+    from rllib_rise.experiments.reproduce.record import SCALES, write_about
+    from rllib_rise.experiments.reproduce.targets import TARGETS, WITH_RAY
+
+    targets = {**TARGETS, "throughput": throughput}
+    if target not in targets:
+        raise ConfigError(f"{target!r} is no target: {', '.join(targets)}")
+    if scale not in SCALES:
+        raise ConfigError(f"--scale {scale} is none of {', '.join(SCALES)}")
+    session.silence_rllib()
+    folder = out or Path("runs") / "reproduce" / f"{target}-{scale}"
+    write_about(folder, target, scale)
+    with (
+        session.ray_session(address=address) if target in WITH_RAY else nullcontext(),
+        display.Lines(console) as shown,
+    ):
+        tables = targets[target](folder, scale, shown.update)
+    for title, rows in tables:
+        console.print(display.plain_table(title, rows))
     console.print(f"results: {folder}", soft_wrap=True, highlight=False, markup=False)
 
 

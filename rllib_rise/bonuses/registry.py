@@ -67,17 +67,28 @@ def parse_settings(
     try:
         return bonus.Settings(**values)
     except ValidationError as error:
-        raise ConfigError(explain(error, bonus.Settings, prefix=place)) from None
+        owner = f"the method {bonus.name!r}"
+        raise ConfigError(explain(error, bonus.Settings, prefix=place, owner=owner)) from None
 
 
-def explain(error: ValidationError, model: type[BaseModel], *, prefix: str = "") -> str:
+def explain(
+    error: ValidationError,
+    model: type[BaseModel],
+    *,
+    prefix: str = "",
+    owner: str = "an experiment",
+) -> str:
     """Pydantic's findings as one sentence each, with the nearest valid key for unknown ones."""
     sentences = []
     for finding in error.errors():
         key = prefix + ".".join(str(part) for part in finding["loc"])
         if finding["type"] == "extra_forbidden":
             hint = nearest(str(finding["loc"][-1]), _fields_at(model, finding["loc"][:-1]))
-            sentences.append(f"{key} is not a known key{hint}")
+            sentences.append(f"{key} is not a setting of {owner}{hint}")
+            continue
+        if finding["type"] == "missing" and len(finding["loc"]) == 1:
+            about = model.model_fields[str(finding["loc"][0])].description
+            sentences.append(f"{key} is missing in {owner}" + (f": {about}" if about else ""))
             continue
         cause = finding.get("ctx", {}).get("error")
         if isinstance(cause, RiseError):

@@ -13,6 +13,7 @@ from __future__ import annotations
 import csv
 import json
 import math
+import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -133,7 +134,7 @@ def summarise(out: Path) -> dict[str, Any]:
         for name in ("steps_per_second", "bonus_left", "bonus_seconds", "bonus_megabytes"):
             values = [run[name] for run in finished if name in run]
             if len(values) == len(finished):
-                methods[method][name] = sum(values) / len(values)
+                methods[method][name] = statistics.median(values)
     improvement = {
         method: {
             figure: _as_json(probability_of_improvement([_values(finished, figure)], [base]))

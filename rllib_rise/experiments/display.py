@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.console import Console, Group
 from rich.live import Live
+from rich.markup import escape
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
@@ -14,6 +16,8 @@ from rich.text import Text
 from rllib_rise.experiments.compare import BEYOND_BUDGET, Progress
 
 _BAR = 40
+# Why a method may be without a figure that another has.
+_NO_FIGURE = {"coverage": "not counted", "return": "no episode ended"}
 
 
 class RunDisplay:
@@ -147,6 +151,48 @@ class CompareDisplay:
         return table
 
 
+class Lines:
+    """One line that says what is being done; elsewhere than on a terminal, now and then a line."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._status = console.status("starting")
+        self._last_line = 0.0
+
+    def __enter__(self) -> Lines:
+        if self._console.is_terminal:
+            self._status.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._status.stop()
+
+    def update(self, line: str) -> None:
+        """Show what is being done."""
+        if self._console.is_terminal:
+            self._status.update(escape(line))
+        elif time.monotonic() - self._last_line > 10:
+            self._last_line = time.monotonic()
+            self._console.print(line, soft_wrap=True, markup=False, highlight=False)
+
+
+def plain_table(title: str, rows: Sequence[Mapping[str, Any]]) -> Table:
+    """Rows with the same keys, numbers in few digits."""
+    table = Table(title=title, title_justify="left", title_style="bold")
+    for name in rows[0]:
+        number = any(isinstance(row[name], (int, float)) for row in rows)
+        table.add_column(name, justify="right" if number else "left")
+    for row in rows:
+        table.add_row(*(_cell(value) for value in row.values()))
+    return table
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.3g}"
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
 def comparison_table(summary: dict[str, Any]) -> Table:
     """The summary of a comparison for the terminal."""
     names = {figure for m in summary["methods"].values() for figure in m["figures"]}
@@ -170,7 +216,7 @@ def comparison_table(summary: dict[str, Any]) -> Table:
         cells = [method, str(values["runs"])]
         for figure in figures:
             interval = values["figures"].get(figure)
-            text = interval_text(interval)
+            text = interval_text(interval) if interval else _NO_FIGURE[figure]
             if interval and interval["runs"] < values["runs"]:
                 text += f" (of {interval['runs']} runs)"
             cells.append(text)

@@ -109,6 +109,10 @@ class Experiment(BaseModel):
         """The name of the intrinsic reward."""
         return self.intrinsic.get("method", "rise")
 
+    def names(self, method: str) -> bool:
+        """Whether this file says how a method is set, or nothing is to be set."""
+        return method in (self.method, *self.methods, *WITHOUT_BONUS)
+
     def settings_of(self, method: str) -> dict[str, Any]:
         """The full, validated settings of a method: this file's, over the method's defaults.
 

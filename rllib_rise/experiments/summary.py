@@ -17,16 +17,25 @@ _FINDINGS = ("_k", "_intrinsic_dimension")
 
 
 def summarise(run: RunDirectory, tracker: ExplorationTracker) -> dict[str, Any]:
-    """The final figures of a run. `return` is over the episodes that ended in its last tenth."""
+    """The final figures of a run.
+
+    `return` is over the episodes that ended in its last tenth, `return_at_half` over those of the
+    tenth before half of its steps.
+    """
     rows = run.read_metrics()
     last = rows[-1]
     assert last["env_steps"] is not None
     first_step = (1 - _FINAL_SHARE) * last["env_steps"]
+    half = 0.5 * last["env_steps"]
+    first_half = half - _FINAL_SHARE * last["env_steps"]
     result: dict[str, Any] = {
         "env_steps": int(last["env_steps"]),
         "seconds": last["seconds"] or math.nan,
         "steps_per_second": _steps_per_second(rows),
         "return": mean_return(row for row in rows if (row["env_steps"] or 0) > first_step),
+        "return_at_half": mean_return(
+            row for row in rows if first_half < (row["env_steps"] or 0) <= half
+        ),
     }
     result |= _episode_figures([row for row in rows if (row["env_steps"] or 0) > first_step])
     warmup = last.get("intrinsic_warmup_steps")

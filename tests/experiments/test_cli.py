@@ -90,6 +90,7 @@ def test_compare_runs_side_by_side_and_resumes(folder: Path):
     arguments = ["compare", "small.yaml", "--methods", "none,rise", "--seeds", "2"]
     done = rise(folder, *arguments)
     assert done.returncode == 0, done.stderr
+    assert "does not name" not in done.stdout
     out = folder / "runs" / "compare-small"
     summary = json.loads((out / "summary.json").read_text())
     assert list(summary["methods"]) == ["none", "rise"]
@@ -117,6 +118,9 @@ def test_compare_runs_side_by_side_and_resumes(folder: Path):
     assert again.returncode == 0, again.stderr
     assert (out / "rise" / "seed_1" / "result.json").exists()
     assert (out / "none" / "seed_0" / "metrics.csv").stat().st_mtime_ns == untouched
+
+    more = rise(folder, "compare", "small.yaml", "--methods", "count", "--seeds", "1", "--resume")
+    assert "small.yaml does not name count: it runs with its default settings" in more.stdout
 
 
 def test_a_bonus_defined_outside_the_package_trains(folder: Path):
@@ -163,7 +167,14 @@ def test_ctrl_c_saves_and_resume_goes_on(folder: Path):
     ("arguments", "words"),
     [
         (("train", "nowhere.yaml"), "does not exist"),
-        (("train", "small.yaml", "--set", "alpah=1"), "did you mean 'alpha'"),
+        (
+            ("train", "small.yaml", "--set", "alpah=1"),
+            "not a setting of the method 'rise'; did you mean 'alpha'",
+        ),
+        (
+            ("train", "small.yaml", "--set", "method=sum"),
+            "parts is missing in the method 'sum': The",
+        ),
         (("train", "small.yaml", "--set", "alpha=1.5"), "box-cox"),
         (("train", "small.yaml", "--set", "k=128"), "k=128"),
         (("train", "small.yaml", "--set", "env.sise=5"), "sise"),

@@ -80,3 +80,13 @@ def test_what_a_method_found_out_is_kept(tmp_path):
     figures = summarise(run, ExplorationTracker())
     assert {name: figures.get(name) for name in found} == found
     assert "intrinsic_clipped_k" not in figures
+
+
+def test_the_return_in_the_middle_is_that_of_the_tenth_before_it(tmp_path):
+    run = RunDirectory(tmp_path)
+    metrics = MetricsFile(run.metrics, keep_iterations=0)
+    for iteration, total in enumerate((9.0, 9.0, 9.0, 9.0, 4.0, 9.0, 9.0, 9.0, 9.0, 6.0), start=1):
+        row = {"iteration": iteration, "env_steps": 100 * iteration, "seconds": 1}
+        metrics.append(row | {"steps_per_second": 1.0, "episodes": 2.0, "return_sum": total})
+    found = summarise(run, ExplorationTracker())
+    assert (found["return_at_half"], found["return"]) == (2.0, 3.0)

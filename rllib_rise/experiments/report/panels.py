@@ -48,13 +48,17 @@ def figure_section(panels: Sequence[Panel], page: Path) -> str:
     return f'<section class="figures">{"".join(items)}</section>'
 
 
+def standalone(svg: str) -> str:
+    """An SVG element as the content of a file of its own."""
+    return svg.replace("<svg", f"<svg {_NAMESPACES}", 1)
+
+
 def write_data(panels: Sequence[Panel], page: Path) -> None:
     """Write each panel as SVG, and the rows behind it as CSV."""
     folder = data_folder(page)
     folder.mkdir(parents=True, exist_ok=True)
     for panel in panels:
-        svg = panel.svg.replace("<svg", f"<svg {_NAMESPACES}", 1)
-        (folder / f"{panel.name}.svg").write_text(svg + "\n")
+        (folder / f"{panel.name}.svg").write_text(standalone(panel.svg) + "\n")
         columns = list(dict.fromkeys(name for row in panel.data for name in row))
         with (folder / f"{panel.name}.csv").open("w", newline="") as stream:
             writer = csv.DictWriter(stream, columns)

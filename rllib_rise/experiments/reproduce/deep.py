@@ -1,0 +1,250 @@
+"""The paper's Atari and Bullet tables and learning curves, by `rise compare` on configs/.
+
+Each task is a comparison of its own, in <out>/<task>, which can be resumed. What is kept of all of
+them: runs.csv, a row per run; table.csv, as the paper prints it, beside its numbers; curves.csv and
+the figure made from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from rllib_rise.errors import ConfigError
+from rllib_rise.experiments.compare import Progress, compare, entries
+from rllib_rise.experiments.report.canvas import FULL, as_svg, house_style, method_colors
+from rllib_rise.experiments.reproduce.paper_tables import ATARI, BULLET, METHODS, Numbers
+from rllib_rise.experiments.reproduce.record import read_rows, write_figure, write_rows
+from rllib_rise.experiments.run_directory import RunDirectory
+from rllib_rise.experiments.schema import load_experiment
+from rllib_rise.experiments.statistics import bootstrap_interval
+
+Row = dict[str, Any]
+
+# Those that settings were tried on begin at 0.
+_FIRST_SEED = 100
+_CURVE_POINTS = 60
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Tasks that are run alike.
+
+    Attributes:
+        tasks: Files in the folder of the configs.
+        methods: Which of the paper's.
+        env_steps: The budget; None is the paper's.
+        seeds: Runs per method.
+        changes: Settings other than the files'.
+    """
+
+    tasks: tuple[str, ...]
+    methods: tuple[str, ...] = tuple(METHODS)
+    env_steps: int | None = None
+    seeds: int = 8
+    changes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Suite:
+    """A table of the paper.
+
+    Attributes:
+        folder: Of the configs.
+        figure: A column of runs.csv: what the paper reports.
+        curve: A column of metrics.csv: the same over training.
+        printed: The paper's numbers.
+        plans: What is run at each scale.
+    """
+
+    folder: str
+    figure: str
+    curve: str
+    printed: dict[str, Numbers]
+    plans: dict[str, tuple[Plan, ...]]
+
+
+SUITES = {
+    "atari": Suite(
+        "atari",
+        "one_life_return",
+        "one_life_return",
+        ATARI,
+        {
+            "small": (
+                Plan(
+                    ("space_invaders",),
+                    ("none", "rise"),
+                    env_steps=6_000,
+                    seeds=1,
+                    changes=("intrinsic.warmup_steps=1000",),
+                ),
+            ),
+            "workstation": (
+                Plan(("space_invaders",), ("none", "rise"), env_steps=300_000, seeds=2),
+            ),
+            "paper": (Plan(tuple(ATARI)),),
+        },
+    ),
+    "bullet": Suite(
+        "bullet",
+        "return",
+        "episode_return_mean",
+        BULLET,
+        {
+            "small": (Plan(("inverted_pendulum",), ("none", "rise"), env_steps=30_000, seeds=2),),
+            "workstation": (
+                Plan(("inverted_pendulum",), env_steps=500_000, seeds=3),
+                Plan(("hopper", "half_cheetah"), ("none", "re3", "rise"), 500_000, seeds=3),
+            ),
+            "paper": (Plan(tuple(BULLET)),),
+        },
+    ),
+}
+
+
+def deep(
+    name: str,
+    out: Path,
+    scale: str,
+    on_progress: Callable[[str], None],
+    *,
+    configs: Path = Path("configs"),
+) -> list[tuple[str, list[Row]]]:
+    """Run what is missing of a table, and write what is kept of it; Ray must run."""
+    suite = SUITES[name]
+    folder = configs / suite.folder
+    if not folder.is_dir():
+        raise ConfigError(f"{folder} does not exist: run this in the project's folder")
+    runs, curves = list[Row](), list[Row]()
+    for plan in suite.plans[scale]:
+        for task in plan.tasks:
+            path = folder / f"{task}.yaml"
+            found, lines = _run(suite, plan, task, path, out / task, on_progress)
+            runs += found
+            curves += lines
+            write_rows(out / "runs.csv", runs)
+            write_rows(out / "curves.csv", curves)
+    table = paper_table(suite, read_rows(out / "runs.csv"))
+    write_rows(out / "table.csv", table)
+    write_figure(out / "curves.svg", draw_curves(read_rows(out / "curves.csv")))
+    return [(title(suite, read_rows(out / "runs.csv")), table)]
+
+
+def _run(
+    suite: Suite,
+    plan: Plan,
+    task: str,
+    path: Path,
+    out: Path,
+    on_progress: Callable[[str], None],
+) -> tuple[list[Row], list[Row]]:
+    changes = [f"seed={_FIRST_SEED}", *plan.changes]
+    if plan.env_steps is not None:
+        changes.append(f"stop.env_steps={plan.env_steps}")
+    experiment = load_experiment(path, changes)
+
+    def told(progress: list[Progress]) -> None:
+        done = sum(min(one.env_steps, one.budget) for one in progress)
+        budget = sum(one.budget for one in progress)
+        on_progress(f"{task}: {done:,} of {budget:,} steps")
+
+    compare(
+        experiment,
+        out,
+        methods=plan.methods,
+        seeds=plan.seeds,
+        resume=out.exists(),
+        on_progress=told,
+    )
+    runs, curves = [], []
+    for entry in entries(out, plan.methods, range(_FIRST_SEED, _FIRST_SEED + plan.seeds)):
+        run = RunDirectory(entry.directory)
+        result = run.read_result()
+        key = {"task": task, "method": entry.method, "seed": entry.seed}
+        runs.append(
+            {
+                **key,
+                "env_steps": result["env_steps"],
+                "seconds": round(result["seconds"]),
+                "return": result[suite.figure],
+            }
+        )
+        rows = [row for row in run.read_metrics() if row.get(suite.curve) is not None]
+        for place in np.unique(np.linspace(0, len(rows) - 1, _CURVE_POINTS).round().astype(int)):
+            row = rows[place]
+            curves.append(
+                {**key, "env_steps": int(row["env_steps"] or 0), "return": row[suite.curve]}
+            )
+    return runs, curves
+
+
+def title(suite: Suite, runs: Sequence[dict[str, str]]) -> str:
+    """What the table shows, and how far below the paper's budget it is."""
+    steps = max(int(run["env_steps"]) for run in runs)
+    seeds = len({run["seed"] for run in runs})
+    of = "" if steps >= 10_000_000 else f", {10_000_000 / steps:,.0f} times fewer than the paper's"
+    return f"{suite.figure.replace('_', ' ')} after {steps:,} steps{of}; {seeds} seeds"
+
+
+def paper_table(suite: Suite, runs: Sequence[dict[str, str]]) -> list[Row]:
+    """As the paper prints it, mean and deviation in thousands; then IQM and interval; its own."""
+    table = []
+    for task in dict.fromkeys(run["task"] for run in runs):
+        lines: dict[str, Row] = {
+            kind: {"task": task, "numbers": kind} for kind in ("mean ± sd", "IQM", "the paper's")
+        }
+        for place, (method, name) in enumerate(METHODS.items()):
+            own = [r for r in runs if (r["task"], r["method"]) == (task, method)]
+            values = np.array([float(run["return"]) for run in own]) / 1000
+            printed = suite.printed.get(task) or ()
+            for kind in lines:
+                lines[kind][name] = ""
+            if len(values):
+                deviation = f" ± {values.std(ddof=1):.3f}" if len(values) > 1 else ""
+                lines["mean ± sd"][name] = f"{values.mean():.3f}{deviation}"
+                interval = bootstrap_interval([values])
+                limits = f" [{interval.low:.3f}, {interval.high:.3f}]" if len(values) > 1 else ""
+                lines["IQM"][name] = f"{interval.estimate:.3f}{limits}"
+            if printed:
+                lines["the paper's"][name] = "{:.2f} ± {:.2f}".format(*printed[place])
+        table += [line for kind, line in lines.items() if kind != "the paper's" or printed]
+    return table
+
+
+def draw_curves(rows: Sequence[dict[str, str]]) -> str:
+    """Return over training: a line per run, bold the mean over runs."""
+    tasks = list(dict.fromkeys(row["task"] for row in rows))
+    colors = method_colors(METHODS)
+    columns = min(3, len(tasks))
+    lines = -(-len(tasks) // columns)
+    with house_style():
+        figure = Figure(figsize=(FULL, 2.9 * lines), layout="constrained")
+        grid = figure.subplots(lines, columns, squeeze=False)
+        for axes in grid.flat[len(tasks) :]:
+            axes.set_axis_off()
+        for axes, task in zip(grid.flat, tasks, strict=False):
+            for method, name in METHODS.items():
+                runs: dict[str, list[tuple[float, float]]] = {}
+                for row in rows:
+                    if (row["task"], row["method"]) == (task, method):
+                        point = (float(row["env_steps"]), float(row["return"]))
+                        runs.setdefault(row["seed"], []).append(point)
+                if not runs:
+                    continue
+                single = [np.array(points).T for points in runs.values()]
+                for steps, values in single:
+                    axes.plot(steps, values, color=colors[method], linewidth=0.5, alpha=0.5)
+                first, last = max(s[0] for s, _ in single), min(s[-1] for s, _ in single)
+                common = np.linspace(first, last, _CURVE_POINTS)
+                mean = np.mean([np.interp(common, *run) for run in single], axis=0)
+                axes.plot(common, mean, color=colors[method], linewidth=1.8, label=name)
+            axes.set(title=task.replace("_", " "), xlabel="environment steps")
+        grid[0][0].set_ylabel("return")
+        grid[0][0].legend(fontsize=8)
+        return as_svg(figure, "curves", "Return over environment steps, by method")

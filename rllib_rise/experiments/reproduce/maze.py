@@ -1,0 +1,183 @@
+"""The paper's maze figure: tabular Q-learning, steps until every cell was seen.
+
+What the paper does not print decides what comes out (see `tabular.maze_learning` for the rewards):
+so several versions of its reward are run side by side, with two controls, over perfect mazes and
+ones with loops and portals. Each run has a maze of its own, the same for all arms.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from itertools import product
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+from scipy import stats
+
+from rllib_rise.envs.maze_structure import Layout
+from rllib_rise.experiments.report.canvas import FULL, INK, as_svg, house_style
+from rllib_rise.experiments.reproduce.record import read_rows, write_figure, write_rows
+from rllib_rise.experiments.statistics import bootstrap_interval, censored_median
+from rllib_rise.tabular.maze_learning import Arm, make_mazes, steps_to_cover
+
+BASELINE = "Q-learning"
+ARMS = (
+    Arm(BASELINE),
+    Arm("Q-learning, no goal reward", goal_reward=0.0),
+    *(Arm(f"H: RISE {alpha}", "counts", alpha) for alpha in (0.1, 0.3, 0.5, 0.7, 0.9)),
+    Arm("H: Shannon", "counts"),
+    *(Arm(f"F: RISE {alpha}", "knn", alpha) for alpha in (0.1, 0.5, 0.9)),
+    Arm("F: RE3", "knn"),
+    *(Arm(f"G: RISE {alpha}", "counts", alpha, coefficient=alpha) for alpha in (0.1, 0.5, 0.9)),
+    *(Arm(f"H/sd: RISE {a}", "counts", a, normalize=True) for a in (0.1, 0.5, 0.9)),
+    Arm("H/sd: Shannon", "counts", normalize=True),
+)
+LAYOUTS: tuple[Layout, ...] = ("perfect", "portals")
+_SIZES = {"small": (5, 10), "workstation": (5, 10, 20), "paper": (5, 10, 20)}
+_RUNS = {"small": 20, "workstation": 100, "paper": 100}
+_RUNS_PER_TASK = 25
+_COLORS = {BASELINE: "#5f6368", "H": "#0072B2", "F": "#D55E00", "G": "#009E73", "H/sd": "#CC79A7"}
+# Episodes of full length after which a run is given up.
+_EPISODES = 100
+
+Row = dict[str, Any]
+
+
+def maze(out: Path, scale: str, on_progress: Callable[[str], None]) -> list[tuple[str, list[Row]]]:
+    """Run what is missing of the study, write its rows, table and figure."""
+    runs = out / "runs.csv"
+    done = _known(runs)
+    tasks = [
+        (layout, size, first, min(_RUNS_PER_TASK, _RUNS[scale] - first))
+        for size, layout in product(reversed(_SIZES[scale]), LAYOUTS)
+        for first in range(0, _RUNS[scale], _RUNS_PER_TASK)
+    ]
+    missing = [task for task in tasks if task[:3] not in done]
+    with ProcessPoolExecutor(os.cpu_count(), mp_context=get_context("spawn")) as pool:
+        futures = {pool.submit(_run, *task): task for task in missing}
+        for number, future in enumerate(as_completed(futures), start=1):
+            layout, size, first, _ = futures[future]
+            done[layout, size, first] = future.result()
+            on_progress(f"maze: {len(tasks) - len(missing) + number} of {len(tasks)} parts")
+            _write(runs, [done[task[:3]] for task in tasks if task[:3] in done])
+    rows = read_rows(runs)
+    table = summary(rows)
+    write_rows(out / "summary.csv", table)
+    write_figure(out / "maze.svg", _draw(table))
+    largest = [row for row in table if row["size"] == max(_SIZES[scale])]
+    return [
+        (f"steps until every cell was seen, {layout} mazes of {largest[0]['size']} x "
+         f"{largest[0]['size']}", [row for row in largest if row["layout"] == layout])
+        for layout in LAYOUTS
+    ]  # fmt: skip
+
+
+def _run(layout: Layout, size: int, first: int, number: int) -> list[Row]:
+    found = steps_to_cover(
+        make_mazes(size, layout, range(first, first + number)), ARMS, cap=_cap(size)
+    )
+    return [
+        {
+            "layout": layout,
+            "size": size,
+            "part": first,
+            "arm": arm.name,
+            "maze": first + column,
+            "steps": int(steps) or "",
+        }
+        for arm, line in zip(ARMS, found, strict=True)
+        for column, steps in enumerate(line)
+    ]
+
+
+def _cap(size: int) -> int:
+    return _EPISODES * 10 * size**2
+
+
+def _known(path: Path) -> dict[tuple[Any, ...], list[Row]]:
+    """Parts that an earlier, interrupted run has written."""
+    found: dict[tuple[Any, ...], list[Row]] = {}
+    for row in read_rows(path) if path.exists() else []:
+        key = (row["layout"], int(row["size"]), int(row["part"]))
+        found.setdefault(key, []).append(dict(row))
+    return found
+
+
+def _write(path: Path, parts: list[list[Row]]) -> None:
+    partial = path.with_name(path.name + ".partial")
+    write_rows(partial, [row for part in parts for row in part])
+    partial.replace(path)
+
+
+def summary(rows: list[dict[str, str]]) -> list[Row]:
+    """Per layout, size and arm: mean, median and interval, and pairs against Q-learning.
+
+    Runs that were given up count with the cap in means and pairs. The test is Wilcoxon's signed
+    rank test on the logarithms, two-sided; pairs are runs in the same maze.
+    """
+    found = []
+    cells: dict[tuple[str, int], dict[str, dict[int, float]]] = {}
+    for row in rows:
+        arms = cells.setdefault((row["layout"], int(row["size"])), {})
+        arms.setdefault(row["arm"], {})[int(row["maze"])] = float(row["steps"] or "nan")
+    for (layout, size), arms in cells.items():
+        cap = _cap(size)
+        base = _in_order(arms[BASELINE], cap)
+        for arm, steps in arms.items():
+            values = _in_order(steps, cap)
+            mean = bootstrap_interval([values], np.mean)
+            median = censored_median(
+                [None if np.isnan(s) else s for s in steps.values()], budget=cap
+            )
+            ratio = np.log(values / base)
+            same = arm == BASELINE or not ratio.any()
+            found.append(
+                {
+                    "layout": layout,
+                    "size": size,
+                    "arm": arm,
+                    "mean": round(mean.estimate),
+                    "low": round(mean.low),
+                    "high": round(mean.high),
+                    "median": median.estimate,
+                    "given up": int(np.isnan(list(steps.values())).sum()),
+                    "runs": len(values),
+                    "better than Q-learning": "" if same else float((ratio < 0).mean()),
+                    "p": "" if same else float(stats.wilcoxon(ratio).pvalue),
+                }
+            )
+    return found
+
+
+def _in_order(steps: dict[int, float], cap: int) -> np.ndarray:
+    values = np.array([steps[number] for number in sorted(steps)])
+    return np.where(np.isnan(values), cap, values)
+
+
+def _draw(table: list[Row]) -> str:
+    sizes = sorted({row["size"] for row in table})
+    names = [arm.name for arm in ARMS]
+    with house_style():
+        figure = Figure(figsize=(FULL, 3.1 * len(LAYOUTS)), layout="constrained")
+        grid = figure.subplots(len(LAYOUTS), len(sizes), squeeze=False, sharey=True)
+        for (line, layout), (column, size) in product(enumerate(LAYOUTS), enumerate(sizes)):
+            axes = grid[line][column]
+            own = {r["arm"]: r for r in table if (r["layout"], r["size"]) == (layout, size)}
+            for place, name in enumerate(names):
+                row = own[name]
+                color = _COLORS[name.split(":")[0].split(",")[0]]
+                axes.plot([row["low"], row["high"]], [place, place], color=color)
+                axes.plot(row["mean"], place, "o", color=color, markersize=4)
+                axes.plot(row["median"], place, "|", color=INK, markersize=7)
+            base = own[BASELINE]["mean"]
+            axes.axvline(base, color=INK, linewidth=0.6, linestyle=":")
+            axes.set(title=f"{layout}, {size} x {size}", xlim=(0, None))
+            axes.set_yticks(range(len(names)), names, fontsize=7)
+            axes.set_ylim(len(names) - 0.5, -0.5)
+        grid[-1][0].set_xlabel("steps until every cell was seen")
+        return as_svg(figure, "maze", "Steps until every cell was seen, by arm, layout and size")

@@ -1,0 +1,128 @@
+"""The theorem on MEPC: what it promises, what was needed, and what alpha does.
+
+For each process and order: the theorem's T and the number of iterations after which the mixture
+was, and stayed, within epsilon of the best, with exact oracles and with ones that are as wrong as
+the theorem allows. Then the distributions that maximise the entropy of each order, and how long it
+would take to see every state by drawing from them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from rllib_rise.envs.maze_structure import generate_maze
+from rllib_rise.experiments.report.canvas import FULL, as_svg, house_style, method_colors
+from rllib_rise.experiments.reproduce.record import write_figure, write_rows
+from rllib_rise.tabular import expected_cover_time, mepc
+from rllib_rise.tabular.mdp import FiniteMDP, deterministic_mdp, random_mdp
+from rllib_rise.tabular.mepc import (
+    Oracles,
+    PerturbedOracles,
+    SmoothedEntropy,
+    largest_objective,
+    smoothing_for,
+)
+
+_ORDERS: dict[str, tuple[float, ...]] = {"small": (0.1, 0.5, 0.9)}
+_ORDERS["workstation"] = _ORDERS["paper"] = (0.1, 0.2, 0.3, 0.5, 0.7, 0.8, 0.9)
+_SIGMA, _EPSILON, _TOLERANCE = 0.1, 0.1, 1e-4
+# How little smoothing is enough for the distributions themselves to be those of the entropy.
+_SLIGHT = 1e-4
+
+Row = dict[str, Any]
+
+
+def processes(scale: str) -> dict[str, FiniteMDP]:
+    """A chain, a maze, and processes drawn at random."""
+    chain = np.stack((np.maximum(np.arange(8) - 1, 0), np.minimum(np.arange(8) + 1, 7)), axis=1)
+    found = {
+        "chain of 8": deterministic_mdp(chain, start=0, gamma=0.95),
+        "random, 10 states": random_mdp(10, 3, gamma=0.95, seed=0),
+    }
+    if scale != "small":
+        maze = generate_maze(4, "loops", loop_fraction=0.2, seed=0)
+        found["maze of 16"] = deterministic_mdp(maze.transitions(), start=0, gamma=0.97)
+        found["random, 20 states"] = random_mdp(20, 3, gamma=0.95, seed=1)
+    return found
+
+
+def theory(
+    out: Path, scale: str, on_progress: Callable[[str], None]
+) -> list[tuple[str, list[Row]]]:
+    """Run MEPC, write the tables and the figure."""
+    found = processes(scale)
+    bounds, covers = list[Row](), list[Row]()
+    for name, mdp in found.items():
+        for alpha in _ORDERS[scale]:
+            on_progress(f"MEPC: {name}, alpha {alpha}")
+            bounds.append({"process": name, "alpha": alpha, **_iterations(mdp, alpha)})
+            covers.append({"process": name, "alpha": alpha, **_cover_time(mdp, alpha)})
+    write_rows(out / "iterations.csv", bounds)
+    write_rows(out / "cover_times.csv", covers)
+    write_figure(out / "theory.svg", _draw(bounds, covers))
+    smoothing = [_honest_bound(alpha) for alpha in _ORDERS[scale]]
+    write_rows(out / "smoothing.csv", smoothing)
+    return [
+        (f"iterations, sigma = {_SIGMA}, epsilon = {_EPSILON}", bounds),
+        ("how long it takes to see every state, by the best distribution of each order", covers),
+        (f"the theorem's T if smoothing itself may cost {_EPSILON} in 16 states", smoothing),
+    ]
+
+
+def _iterations(mdp: FiniteMDP, alpha: float) -> Row:
+    objective = SmoothedEntropy(alpha, _SIGMA)
+    _, best = largest_objective(mdp, objective, tolerance=_TOLERANCE)
+    perturbed = PerturbedOracles(0.1 * _EPSILON, 0.1 * _EPSILON / objective.smoothness, seed=0)
+    row: Row = {"theorem": objective.iterations(_EPSILON)}
+    kinds: dict[str, Oracles] = {"exact": Oracles(), "perturbed": perturbed}
+    for name, oracles in kinds.items():
+        mixed = mepc(mdp, alpha=alpha, sigma=_SIGMA, epsilon=_EPSILON, oracles=oracles)
+        missed = np.flatnonzero(mixed.objectives < best - _EPSILON)
+        row[f"needed, {name}"] = int(missed[-1]) + 1 if len(missed) else 0
+        row[f"short of the best, {name}"] = best - float(mixed.objectives[-1])
+    return row
+
+
+def _cover_time(mdp: FiniteMDP, alpha: float) -> Row:
+    d, _ = largest_objective(
+        mdp, SmoothedEntropy(alpha, _SLIGHT), tolerance=_TOLERANCE * _SLIGHT**alpha
+    )
+    return {
+        "expected draws": float(expected_cover_time(d / d.sum())),
+        "rarest state": float(d.min()),
+    }
+
+
+def _honest_bound(alpha: float) -> Row:
+    sigma = smoothing_for(alpha, _EPSILON, 16)
+    return {
+        "alpha": alpha,
+        "sigma": sigma,
+        "theorem": SmoothedEntropy(alpha, sigma).iterations(_EPSILON),
+    }
+
+
+def _draw(bounds: list[Row], covers: list[Row]) -> str:
+    names = list(dict.fromkeys(row["process"] for row in bounds))
+    colors = method_colors(names)
+    with house_style():
+        figure = Figure(figsize=(FULL, 3.0), layout="constrained")
+        left, right = figure.subplots(1, 2)
+        for name in names:
+            own = [row for row in bounds if row["process"] == name]
+            alphas = [row["alpha"] for row in own]
+            # Nothing needed at all would be at minus infinity.
+            needed = [max(row["needed, exact"], 1) for row in own]
+            left.plot(alphas, needed, "o-", color=colors[name], label=name)
+            times = [row["expected draws"] for row in covers if row["process"] == name]
+            right.plot(alphas, np.array(times) / times[0], "o-", color=colors[name], label=name)
+        left.plot(alphas, [row["theorem"] for row in own], "k--", label="the theorem's T")
+        left.set(yscale="log", xlabel="α", ylabel="iterations until within ε")
+        right.set(xlabel="α", ylabel=f"expected draws, 1 = at α = {alphas[0]:g}")
+        left.legend(fontsize=8)
+        return as_svg(figure, "theory", "Iterations of MEPC, and cover times, over alpha")
