@@ -174,6 +174,9 @@ def bench(
     full: Annotated[
         bool, typer.Option("--full", help="More turns and larger sizes, for committed results.")
     ] = False,
+    gpu: Annotated[
+        bool, typer.Option("--gpu", help="Neighbours on a CUDA device, and nothing else.")
+    ] = False,
     threads: Annotated[
         int, typer.Option(min=1, help="Threads per process; `rise train` has one too.")
     ] = 1,
@@ -189,6 +192,8 @@ def bench(
     session.silence_rllib()
     folder = out or (Path("benchmarks/results") if full else Path("runs/bench"))
     names = list(suites.SUITES) if only == "all" else [name.strip() for name in only.split(",")]
+    if gpu:
+        names = list(suites.ON_REQUEST)
     with session.ray_session():
         summary = suites.run_suites(
             names,

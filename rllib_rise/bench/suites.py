@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from rllib_rise.bench.distances import bonus_alone, growth
+from rllib_rise.bench.gpu import on_gpu
 from rllib_rise.bench.measure import Figure
 from rllib_rise.bench.profile import profile
 from rllib_rise.bench.scaling import scaling
@@ -34,6 +35,8 @@ SUITES: dict[str, Suite] = {
     "profile": profile,
     "scaling": scaling,
 }
+ON_REQUEST: dict[str, Suite] = {"gpu": on_gpu}
+"""Parts that not every machine can measure."""
 
 
 def run_suites(
@@ -47,7 +50,7 @@ def run_suites(
     """Measure, and write the files.
 
     Args:
-        names: Which of `SUITES`.
+        names: Which of `SUITES` and `ON_REQUEST`.
         out: The folder.
         form: `quick` or `full`.
         threads: Threads of every process that computes.
@@ -56,20 +59,20 @@ def run_suites(
     Returns:
         The summary, of these parts and of those that the folder had.
     """
-    chosen = list(names)
+    chosen, known = list(names), SUITES | ON_REQUEST
     for name in chosen:
-        if name not in SUITES:
+        if name not in known:
             raise ConfigError(f"{name!r} is no part of the benchmark: {', '.join(SUITES)}")
     out.mkdir(parents=True, exist_ok=True)
     for name in chosen:
-        figures, measured = SUITES[name](threads, form, on_progress)
+        figures, measured = known[name](threads, form, on_progress)
         result = {
             "part": name,
             "form": form,
             "threads": threads,
             "date": datetime.now(UTC).date().isoformat(),
-            "command": f"rise bench {'--full ' if form == 'full' else ''}--only {name}"
-            f" --threads {threads}",
+            "command": f"rise bench {'--full ' if form == 'full' else ''}"
+            f"{'--gpu' if name in ON_REQUEST else f'--only {name}'} --threads {threads}",
             "machine": {"processor": _processor(), **versions()},
             "figures": [figure.as_json() for figure in figures],
             "measured": measured,
@@ -80,8 +83,8 @@ def run_suites(
 
 
 def summary(folder: Path) -> list[dict[str, Any]]:
-    """The figures of all parts in a folder, in the order of `SUITES`."""
-    files = [folder / f"{name}.json" for name in SUITES]
+    """The figures of all parts in a folder, in the order of `SUITES`, then `ON_REQUEST`."""
+    files = [folder / f"{name}.json" for name in SUITES | ON_REQUEST]
     return [
         figure
         for file in files

@@ -7,9 +7,11 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+import torch
 
 from rllib_rise.bench.contestants import Entry, contest
 from rllib_rise.bench.distances import growth
+from rllib_rise.bench.gpu import device_against_cpu
 from rllib_rise.bench.suites import SUITES, run_suites, skipped, summary
 from rllib_rise.errors import ConfigError, RiseError
 
@@ -38,6 +40,25 @@ def test_memory_grows_less_than_the_square_of_the_batch():
     largest = max(row["megabytes"] for row in measured["rows"])
     n = max(row["n"] for row in measured["rows"])
     assert largest < n * n * 4 / 2**20 / 2
+
+
+def test_a_device_is_measured_against_the_cpu():
+    figures, measured = device_against_cpu("cpu", [(64, 3)], 1, 3, lambda line: None)
+    (row,) = measured["rows"]
+    assert {"cpu: torch", "cpu: auto"} <= set(row["seconds"])
+    assert all(one.ratio > 0 for one in figures)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
+def test_without_a_gpu_its_part_says_so(tmp_path: Path):
+    with pytest.raises(RiseError, match="CUDA device, and torch sees none"):
+        run_suites(["gpu"], tmp_path, form="quick", threads=1, on_progress=lambda line: None)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_a_gpu_is_measured(tmp_path: Path):
+    found = run_suites(["gpu"], tmp_path, form="quick", threads=1, on_progress=lambda line: None)
+    assert any("cpu: auto" in one["figure"] for one in found)
 
 
 @pytest.mark.slow
