@@ -72,12 +72,13 @@ def _draw(p: FloatArray, drawn: dict[str, FloatArray]) -> str:
     corners = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, np.sqrt(3) / 2]])
     x, y = (p @ corners).T
     with house_style():
-        figure = Figure(figsize=(FULL, 2.4), layout="constrained")
+        figure = Figure(figsize=(FULL, 2.4), layout="constrained", dpi=150)
         for place, (title, values) in enumerate(drawn.items(), start=1):
             axes = figure.add_subplot(1, len(drawn), place)
             # Levels at equal shares of the triangle: what counts is the shape, not the unit.
             levels = np.unique(np.quantile(values, np.linspace(0, 1, _LEVELS)))
-            axes.tricontourf(x, y, values, levels=levels, cmap="viridis")
+            drawn_contours = axes.tricontourf(x, y, values, levels=levels, cmap="viridis")
+            drawn_contours.set_rasterized(True)  # as shapes they are a megabyte
             axes.set_title(title, fontsize=9)
             axes.set_aspect("equal")
             axes.set_axis_off()

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter
 
 from rllib_rise.envs.maze_structure import generate_maze
 from rllib_rise.experiments.report.canvas import FULL, as_svg, house_style, method_colors
@@ -38,17 +39,30 @@ Row = dict[str, Any]
 
 
 def processes(scale: str) -> dict[str, FiniteMDP]:
-    """A chain, a maze, and processes drawn at random."""
-    chain = np.stack((np.maximum(np.arange(8) - 1, 0), np.minimum(np.arange(8) + 1, 7)), axis=1)
+    """Processes in which no policy can be everywhere equally often: some states are hard to reach.
+
+    With a discount gamma the start has at least 1 - gamma of the time.
+    """
     found = {
-        "chain of 8": deterministic_mdp(chain, start=0, gamma=0.95),
-        "random, 10 states": random_mdp(10, 3, gamma=0.95, seed=0),
+        "river of 8": _river(8, gamma=0.8),
+        "random, 10 states": random_mdp(10, 3, gamma=0.8, seed=0),
     }
     if scale != "small":
         maze = generate_maze(4, "loops", loop_fraction=0.2, seed=0)
-        found["maze of 16"] = deterministic_mdp(maze.transitions(), start=0, gamma=0.97)
-        found["random, 20 states"] = random_mdp(20, 3, gamma=0.95, seed=1)
+        found["maze of 16"] = deterministic_mdp(maze.transitions(), start=0, gamma=0.8)
+        found["random, 20 states"] = random_mdp(20, 3, gamma=0.8, seed=1)
     return found
+
+
+def _river(length: int, *, gamma: float) -> FiniteMDP:
+    """A chain: back is easy, ahead succeeds in one of three attempts and may end further back."""
+    transitions = np.zeros((length, 2, length))
+    for place in range(length):
+        back, ahead = max(place - 1, 0), min(place + 1, length - 1)
+        transitions[place, 0, back] = 1
+        for end, chance in ((back, 0.07), (place, 0.6), (ahead, 0.33)):
+            transitions[place, 1, end] += chance
+    return FiniteMDP(transitions, np.eye(length)[0], gamma)
 
 
 def theory(
@@ -123,6 +137,7 @@ def _draw(bounds: list[Row], covers: list[Row]) -> str:
             right.plot(alphas, np.array(times) / times[0], "o-", color=colors[name], label=name)
         left.plot(alphas, [row["theorem"] for row in own], "k--", label="the theorem's T")
         left.set(yscale="log", xlabel="α", ylabel="iterations until within ε")
+        left.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
         right.set(xlabel="α", ylabel=f"expected draws, 1 = at α = {alphas[0]:g}")
         left.legend(fontsize=8)
         return as_svg(figure, "theory", "Iterations of MEPC, and cover times, over alpha")
