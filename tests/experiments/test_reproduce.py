@@ -17,7 +17,7 @@ from rllib_rise.experiments.reproduce import maze as maze_module
 from rllib_rise.experiments.reproduce import theory as theory_module
 from rllib_rise.experiments.reproduce.contours import contours, triangle
 from rllib_rise.experiments.reproduce.deep import SUITES, Plan, deep, draw_curves, paper_table
-from rllib_rise.experiments.reproduce.maze import ARMS, BASELINE, maze, summary
+from rllib_rise.experiments.reproduce.maze import ARMS, BASELINE, maze, pairs, summary
 from rllib_rise.experiments.reproduce.paper_tables import ATARI, BULLET, METHODS
 from rllib_rise.experiments.reproduce.record import read_rows, write_about
 from rllib_rise.experiments.reproduce.theory import theory
@@ -58,7 +58,7 @@ def test_contours(tmp_path: Path):
         expected = stats.spearmanr(discrete_renyi_entropy(p, row["alpha"]), cover).statistic
         # Symmetric distributions are equal but for rounding, which ranks them.
         assert row["rank correlation"] == pytest.approx(expected, abs=1e-4)
-    assert [float(row["alpha"]) for row in read_rows(tmp_path / "contours.csv")] == [
+    assert [row["alpha"] for row in read_rows(tmp_path / "contours.csv")] == [
         row["alpha"] for row in rows
     ]
 
@@ -121,7 +121,7 @@ class Here:
 def test_the_mazes_table_counts_what_was_given_up_and_compares_in_pairs():
     steps = {BASELINE: [100, 200, 300, 400, ""], "new": [50, 100, 150, 500, 80]}
     rows = [
-        {"layout": "perfect", "size": "5", "arm": arm, "maze": str(i), "steps": str(s)}
+        {"layout": "perfect", "size": 5, "arm": arm, "maze": i, "steps": s}
         for arm, values in steps.items()
         for i, s in enumerate(values)
     ]
@@ -135,6 +135,18 @@ def test_the_mazes_table_counts_what_was_given_up_and_compares_in_pairs():
     assert new["p"] == pytest.approx(stats.wilcoxon(ratios).pvalue)
 
 
+def test_pairs_are_runs_in_the_same_maze(monkeypatch):
+    monkeypatch.setattr(maze_module, "PAIRS", (("a", "b"),))
+    steps = {"a": [10, 20, 30, ""], "b": [11, 20, 29, 50]}
+    rows = [
+        {"layout": "portals", "size": 5, "arm": arm, "maze": i, "steps": s}
+        for arm, values in steps.items()
+        for i, s in reversed(list(enumerate(values)))
+    ]
+    (found,) = pairs(rows)
+    assert (found["better"], found["worse"]) == (0.25, 0.5)
+
+
 def test_every_task_of_the_paper_has_a_config():
     for suite in SUITES.values():
         for task in suite.printed:
@@ -146,7 +158,7 @@ def test_every_task_of_the_paper_has_a_config():
 
 def test_the_table_is_the_papers_with_ours_above_it():
     runs = [
-        {"task": "hopper", "method": method, "seed": str(seed), "return": str(value)}
+        {"task": "hopper", "method": method, "seed": seed, "return": value}
         for method, values in {"none": (1000, 2000, 3000), "rise": (2500,)}.items()
         for seed, value in enumerate(values)
     ]
@@ -160,7 +172,7 @@ def test_the_table_is_the_papers_with_ours_above_it():
 
 def test_curves_are_drawn_for_methods_that_ran():
     rows = [
-        {"task": task, "method": "rise", "seed": str(seed), "env_steps": str(s), "return": "1"}
+        {"task": task, "method": "rise", "seed": seed, "env_steps": s, "return": 1.0}
         for task in ("hopper", "ant")
         for seed in (0, 1)
         for s in (10, 20, 30)
@@ -212,7 +224,7 @@ def test_a_table_is_run_and_run_again_from_what_is_there(tmp_path: Path, monkeyp
     assert "2,441 times fewer than the paper's" in title
     assert table[0]["task"] == "inverted_pendulum"
     runs = read_rows(tmp_path / "runs.csv")
-    assert [(run["method"], run["seed"]) for run in runs] == [("none", "100"), ("rise", "100")]
+    assert [(run["method"], run["seed"]) for run in runs] == [("none", 100), ("rise", 100)]
     assert is_a_picture(tmp_path / "curves.svg")
     written = (tmp_path / "inverted_pendulum/rise/seed_100/metrics.csv").stat().st_mtime_ns
     deep("bullet", tmp_path, "small", silent, configs=CONFIGS)

@@ -184,15 +184,15 @@ def _run(
     return runs, curves
 
 
-def title(suite: Suite, runs: Sequence[dict[str, str]]) -> str:
+def title(suite: Suite, runs: Sequence[Row]) -> str:
     """What the table shows, and how far below the paper's budget it is."""
-    steps = max(int(run["env_steps"]) for run in runs)
+    steps = max(run["env_steps"] for run in runs)
     seeds = len({run["seed"] for run in runs})
     of = "" if steps >= 10_000_000 else f", {10_000_000 / steps:,.0f} times fewer than the paper's"
     return f"{suite.figure.replace('_', ' ')} after {steps:,} steps{of}; {seeds} seeds"
 
 
-def paper_table(suite: Suite, runs: Sequence[dict[str, str]]) -> list[Row]:
+def paper_table(suite: Suite, runs: Sequence[Row]) -> list[Row]:
     """As the paper prints it, mean and deviation in thousands; then IQM and interval; its own."""
     table = []
     for task in dict.fromkeys(run["task"] for run in runs):
@@ -201,7 +201,7 @@ def paper_table(suite: Suite, runs: Sequence[dict[str, str]]) -> list[Row]:
         }
         for place, (method, name) in enumerate(METHODS.items()):
             own = [r for r in runs if (r["task"], r["method"]) == (task, method)]
-            values = np.array([float(run["return"]) for run in own]) / 1000
+            values = np.array([run["return"] for run in own]) / 1000
             printed = suite.printed.get(task) or ()
             for kind in lines:
                 lines[kind][name] = ""
@@ -217,7 +217,7 @@ def paper_table(suite: Suite, runs: Sequence[dict[str, str]]) -> list[Row]:
     return table
 
 
-def draw_curves(rows: Sequence[dict[str, str]]) -> str:
+def draw_curves(rows: Sequence[Row]) -> str:
     """Return over training: a line per run, bold the mean over runs."""
     tasks = list(dict.fromkeys(row["task"] for row in rows))
     colors = method_colors(METHODS)
@@ -230,10 +230,10 @@ def draw_curves(rows: Sequence[dict[str, str]]) -> str:
             axes.set_axis_off()
         for axes, task in zip(grid.flat, tasks, strict=False):
             for method, name in METHODS.items():
-                runs: dict[str, list[tuple[float, float]]] = {}
+                runs: dict[int, list[tuple[float, float]]] = {}
                 for row in rows:
                     if (row["task"], row["method"]) == (task, method):
-                        point = (float(row["env_steps"]), float(row["return"]))
+                        point = (row["env_steps"], row["return"])
                         runs.setdefault(row["seed"], []).append(point)
                 if not runs:
                     continue

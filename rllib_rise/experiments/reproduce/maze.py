@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, MaxNLocator
 from scipy import stats
 
 from rllib_rise.envs.maze_structure import Layout
@@ -37,6 +38,13 @@ ARMS = (
     *(Arm(f"H/sd: RISE {a}", "counts", a, normalize=True) for a in (0.1, 0.5, 0.9)),
     Arm("H/sd: Shannon", "counts", normalize=True),
 )
+# Does a small order beat Shannon's, or the next larger one, in the same form?
+PAIRS = (
+    ("H: RISE 0.1", "H: Shannon"),
+    ("F: RISE 0.1", "F: RE3"),
+    ("G: RISE 0.1", "G: RISE 0.9"),
+    ("H/sd: RISE 0.1", "H/sd: Shannon"),
+)
 LAYOUTS: tuple[Layout, ...] = ("perfect", "portals")
 _SIZES = {"small": (5, 10), "workstation": (5, 10, 20), "paper": (5, 10, 20)}
 _RUNS = {"small": 20, "workstation": 100, "paper": 100}
@@ -44,6 +52,7 @@ _RUNS_PER_TASK = 25
 _COLORS = {BASELINE: "#5f6368", "H": "#0072B2", "F": "#D55E00", "G": "#009E73", "H/sd": "#CC79A7"}
 # Episodes of full length after which a run is given up.
 _EPISODES = 100
+_SHOWN = ("arm", "mean", "low", "high", "median", "given up", "better than Q-learning", "p")
 
 Row = dict[str, Any]
 
@@ -68,13 +77,20 @@ def maze(out: Path, scale: str, on_progress: Callable[[str], None]) -> list[tupl
     rows = read_rows(runs)
     table = summary(rows)
     write_rows(out / "summary.csv", table)
-    write_figure(out / "maze.svg", _draw(table))
-    largest = [row for row in table if row["size"] == max(_SIZES[scale])]
+    write_rows(out / "pairs.csv", pairs(rows))
+    write_figure(out / "maze.svg", draw(table))
+    size = max(_SIZES[scale])
     return [
-        (f"steps until every cell was seen, {layout} mazes of {largest[0]['size']} x "
-         f"{largest[0]['size']}", [row for row in largest if row["layout"] == layout])
+        (
+            f"steps until every cell was seen, {layout} mazes of {size} x {size}",
+            [
+                {name: row[name] for name in _SHOWN}
+                for row in table
+                if (row["layout"], row["size"]) == (layout, size)
+            ],
+        )
         for layout in LAYOUTS
-    ]  # fmt: skip
+    ]
 
 
 def _run(layout: Layout, size: int, first: int, number: int) -> list[Row]:
@@ -103,8 +119,7 @@ def _known(path: Path) -> dict[tuple[Any, ...], list[Row]]:
     """Parts that an earlier, interrupted run has written."""
     found: dict[tuple[Any, ...], list[Row]] = {}
     for row in read_rows(path) if path.exists() else []:
-        key = (row["layout"], int(row["size"]), int(row["part"]))
-        found.setdefault(key, []).append(dict(row))
+        found.setdefault((row["layout"], row["size"], row["part"]), []).append(row)
     return found
 
 
@@ -114,28 +129,21 @@ def _write(path: Path, parts: list[list[Row]]) -> None:
     partial.replace(path)
 
 
-def summary(rows: list[dict[str, str]]) -> list[Row]:
+def summary(rows: list[Row]) -> list[Row]:
     """Per layout, size and arm: mean, median and interval, and pairs against Q-learning.
 
-    Runs that were given up count with the cap in means and pairs. The test is Wilcoxon's signed
-    rank test on the logarithms, two-sided; pairs are runs in the same maze.
+    Runs that were given up count with the cap in means and pairs.
     """
     found = []
-    cells: dict[tuple[str, int], dict[str, dict[int, float]]] = {}
-    for row in rows:
-        arms = cells.setdefault((row["layout"], int(row["size"])), {})
-        arms.setdefault(row["arm"], {})[int(row["maze"])] = float(row["steps"] or "nan")
-    for (layout, size), arms in cells.items():
+    for (layout, size), arms in _by_arm(rows).items():
         cap = _cap(size)
-        base = _in_order(arms[BASELINE], cap)
         for arm, steps in arms.items():
             values = _in_order(steps, cap)
             mean = bootstrap_interval([values], np.mean)
             median = censored_median(
                 [None if np.isnan(s) else s for s in steps.values()], budget=cap
             )
-            ratio = np.log(values / base)
-            same = arm == BASELINE or not ratio.any()
+            against = _paired(values, _in_order(arms[BASELINE], cap))
             found.append(
                 {
                     "layout": layout,
@@ -147,11 +155,47 @@ def summary(rows: list[dict[str, str]]) -> list[Row]:
                     "median": median.estimate,
                     "given up": int(np.isnan(list(steps.values())).sum()),
                     "runs": len(values),
-                    "better than Q-learning": "" if same else float((ratio < 0).mean()),
-                    "p": "" if same else float(stats.wilcoxon(ratio).pvalue),
+                    "better than Q-learning": against["better"],
+                    "p": against["p"],
                 }
             )
     return found
+
+
+def pairs(rows: list[Row]) -> list[Row]:
+    """Two arms in the same mazes: in how many the first was faster, in how many slower."""
+    return [
+        {
+            "layout": layout,
+            "size": size,
+            "first": first,
+            "second": second,
+            **_paired(*(_in_order(arms[arm], _cap(size)) for arm in (first, second))),
+        }
+        for (layout, size), arms in _by_arm(rows).items()
+        for first, second in PAIRS
+    ]
+
+
+def _by_arm(rows: list[Row]) -> dict[tuple[str, int], dict[str, dict[int, float]]]:
+    """Steps by layout and size, arm, and maze; NaN where a run was given up."""
+    cells: dict[tuple[str, int], dict[str, dict[int, float]]] = {}
+    for row in rows:
+        arms = cells.setdefault((row["layout"], row["size"]), {})
+        arms.setdefault(row["arm"], {})[row["maze"]] = float(row["steps"] or "nan")
+    return cells
+
+
+def _paired(first: np.ndarray, second: np.ndarray) -> Row:
+    """Wilcoxon's signed rank test on the logarithms, two-sided; nothing where all are equal."""
+    ratio = np.log(first / second)
+    if not ratio.any():
+        return {"better": "", "worse": "", "p": ""}
+    return {
+        "better": float((ratio < 0).mean()),
+        "worse": float((ratio > 0).mean()),
+        "p": float(stats.wilcoxon(ratio).pvalue),
+    }
 
 
 def _in_order(steps: dict[int, float], cap: int) -> np.ndarray:
@@ -159,7 +203,8 @@ def _in_order(steps: dict[int, float], cap: int) -> np.ndarray:
     return np.where(np.isnan(values), cap, values)
 
 
-def _draw(table: list[Row]) -> str:
+def draw(table: list[Row]) -> str:
+    """Mean with its interval, and median, of every arm in every kind of maze."""
     sizes = sorted({row["size"] for row in table})
     names = [arm.name for arm in ARMS]
     with house_style():
@@ -177,6 +222,8 @@ def _draw(table: list[Row]) -> str:
             base = own[BASELINE]["mean"]
             axes.axvline(base, color=INK, linewidth=0.6, linestyle=":")
             axes.set(title=f"{layout}, {size} x {size}", xlim=(0, None))
+            axes.xaxis.set_major_locator(MaxNLocator(4))
+            axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
             axes.set_yticks(range(len(names)), names, fontsize=7)
             axes.set_ylim(len(names) - 0.5, -0.5)
         grid[-1][0].set_xlabel("steps until every cell was seen")

@@ -35,15 +35,24 @@ def write_rows(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
         writer.writerows({key: _short(value) for key, value in row.items()} for row in rows)
 
 
-def read_rows(path: Path) -> list[dict[str, str]]:
-    """What `write_rows` wrote."""
+def read_rows(path: Path) -> list[dict[str, Any]]:
+    """What `write_rows` wrote, numbers as numbers."""
     with path.open() as stream:
-        return list(csv.DictReader(stream))
+        return [{key: _value(text) for key, text in row.items()} for row in csv.DictReader(stream)]
 
 
 def write_figure(path: Path, svg: str) -> None:
     """An SVG file of its own."""
     path.write_text(standalone(svg) + "\n")
+
+
+def _value(text: str) -> Any:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
 
 
 def _short(value: Any) -> Any:

@@ -78,7 +78,7 @@ def theory(
             covers.append({"process": name, "alpha": alpha, **_cover_time(mdp, alpha)})
     write_rows(out / "iterations.csv", bounds)
     write_rows(out / "cover_times.csv", covers)
-    write_figure(out / "theory.svg", _draw(bounds, covers))
+    write_figure(out / "theory.svg", draw(bounds, covers))
     smoothing = [_honest_bound(alpha) for alpha in _ORDERS[scale]]
     write_rows(out / "smoothing.csv", smoothing)
     return [
@@ -121,7 +121,8 @@ def _honest_bound(alpha: float) -> Row:
     }
 
 
-def _draw(bounds: list[Row], covers: list[Row]) -> str:
+def draw(bounds: list[Row], covers: list[Row]) -> str:
+    """Iterations and cover times over alpha."""
     names = list(dict.fromkeys(row["process"] for row in bounds))
     colors = method_colors(names)
     with house_style():

@@ -1,0 +1,129 @@
+"""Writes what was reproduced into docs/reproduction.md: `python docs/reproduction.py`.
+
+The page asks for a table by `<!-- reproduction: NAME -->` and `<!-- end -->`; tables, and the
+figures that the page shows, are made from results/reproduce, which `rise reproduce` wrote.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from rllib_rise.experiments.reproduce import maze, theory
+from rllib_rise.experiments.reproduce.record import read_rows, write_figure
+
+ROOT = Path(__file__).parent.parent
+PAGE = ROOT / "docs" / "reproduction.md"
+RESULTS = ROOT / "results" / "reproduce"
+_MARKERS = re.compile(r"(<!-- reproduction: ([\w/]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+Row = dict[str, Any]
+
+
+def _table(rows: Sequence[Row], columns: Iterable[str] | None = None) -> str:
+    columns = list(columns or rows[0])
+    lines = [columns, ["---"] * len(columns)]
+    lines += [[_text(row[name]) for name in columns] for row in rows]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:,.0f}" if 100 <= value < 1e6 else f"{value:.3g}"
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def contours() -> str:
+    """Rank correlations."""
+    return _table(read_rows(RESULTS / "contours" / "contours.csv"))
+
+
+def iterations() -> str:
+    """The theorem's iterations, and those that were needed."""
+    rows = read_rows(RESULTS / "theory" / "iterations.csv")
+    columns = ("process", "alpha", "theorem", "needed, exact", "needed, perturbed")
+    return _table(rows, columns)
+
+
+def cover_times() -> str:
+    """Expected draws by process, a column for each order."""
+    rows = read_rows(RESULTS / "theory" / "cover_times.csv")
+    found: dict[str, Row] = {}
+    for row in rows:
+        line = found.setdefault(row["process"], {"process": row["process"]})
+        line[f"alpha {row['alpha']}"] = f"{row['expected draws']:.1f}"
+    return _table(list(found.values()))
+
+
+def smoothing() -> str:
+    """What the theorem asks for if smoothing is to cost nothing."""
+    return _table(read_rows(RESULTS / "theory" / "smoothing.csv"))
+
+
+def mazes(layout: str, size: int) -> str:
+    """The arms in one kind of maze."""
+    rows = [
+        {
+            "arm": row["arm"],
+            "mean steps": f"{row['mean']:,} [{row['low']:,}, {row['high']:,}]",
+            "median": row["median"],
+            "given up": row["given up"],
+            "better than Q-learning": _share(row["better than Q-learning"]),
+            "p": row["p"] if row["p"] == "" else f"{row['p']:.1g}",
+        }
+        for row in read_rows(RESULTS / "maze" / "summary.csv")
+        if (row["layout"], row["size"]) == (layout, size)
+    ]
+    return _table(rows)
+
+
+def pairs() -> str:
+    """Small orders against Shannon's."""
+    rows = [
+        {
+            "mazes": f"{row['layout']}, {row['size']} x {row['size']}",
+            "first": row["first"],
+            "second": row["second"],
+            "first faster": _share(row["better"]),
+            "slower": _share(row["worse"]),
+            "p": f"{row['p']:.1g}",
+        }
+        for row in read_rows(RESULTS / "maze" / "pairs.csv")
+    ]
+    return _table(rows)
+
+
+def _share(value: Any) -> str:
+    return "" if value == "" else f"{value:.0%}"
+
+
+_MAKERS: dict[str, Callable[[], str]] = {
+    maker.__name__: maker for maker in (contours, iterations, cover_times, smoothing, pairs)
+}
+for _layout in maze.LAYOUTS:
+    for _size in (5, 10, 20):
+        _MAKERS[f"{_layout}_{_size}"] = lambda a=_layout, b=_size: mazes(a, b)  # type: ignore[misc]
+
+
+def figures() -> dict[Path, str]:
+    """The figures, drawn from the committed rows."""
+    bounds, covers = (
+        read_rows(RESULTS / "theory" / f"{name}.csv") for name in ("iterations", "cover_times")
+    )
+    return {
+        RESULTS / "theory" / "theory.svg": theory.draw(bounds, covers),
+        RESULTS / "maze" / "maze.svg": maze.draw(read_rows(RESULTS / "maze" / "summary.csv")),
+    }
+
+
+def page() -> str:
+    """The page with fresh tables."""
+    return _MARKERS.sub(lambda match: match[1] + _MAKERS[match[2]]() + match[3], PAGE.read_text())
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())
+    for path, svg in figures().items():
+        write_figure(path, svg)
