@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from rllib_rise.bonuses.registry import WITHOUT_BONUS
+from rllib_rise.experiments.report.panels import standalone
 from rllib_rise.experiments.schema import load_experiment, parse_experiment
 
 ROOT = Path(__file__).parent.parent
@@ -42,6 +43,20 @@ def test_the_results_belong_to_the_present_config(name: str):
     then = parse_experiment(asked["experiment"]).resolved()
     config = ROOT / "configs" / f"{CONFIGS.get(name, name)}.yaml"
     assert then == load_experiment(config).resolved()
+
+
+def test_the_page_of_reproductions_is_made_from_their_results():
+    reproduction = load("docs/reproduction.py")
+    assert reproduction.page() == reproduction.PAGE.read_text(), "run: python docs/reproduction.py"
+    for path, svg in reproduction.figures().items():
+        assert standalone(svg) + "\n" == path.read_text(), "run: python docs/reproduction.py"
+
+
+@pytest.mark.parametrize("folder", sorted((ROOT / "results" / "reproduce").iterdir()))
+def test_a_reproduction_says_which_command_made_it(folder: Path):
+    about = json.loads((folder / "about.json").read_text())
+    assert about["command"] == f"rise reproduce {folder.name} --scale {about['scale']}"
+    assert about["scale"] != "small"
 
 
 def test_the_docs_print_what_keeps_dqn_from_following_the_bonus():
