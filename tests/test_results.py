@@ -45,6 +45,14 @@ def test_the_results_belong_to_the_present_config(name: str):
     assert then == load_experiment(config).resolved()
 
 
+@pytest.mark.skipif(
+    not (ROOT / "benchmarks" / "results").exists(), reason="no results are committed"
+)
+def test_the_page_of_the_benchmark_is_made_from_its_results():
+    performance = load("docs/performance.py")
+    assert performance.page() == performance.PAGE.read_text(), "run: python docs/performance.py"
+
+
 def test_the_page_of_reproductions_is_made_from_their_results():
     reproduction = load("docs/reproduction.py")
     assert reproduction.page() == reproduction.PAGE.read_text(), "run: python docs/reproduction.py"
