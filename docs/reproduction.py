@@ -6,12 +6,13 @@ figures that the page shows, are made from results/reproduce, which `rise reprod
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from rllib_rise.experiments.reproduce import maze, theory
+from rllib_rise.experiments.reproduce import contours, maze, theory
 from rllib_rise.experiments.reproduce.record import read_rows, write_figure
 
 ROOT = Path(__file__).parent.parent
@@ -35,15 +36,21 @@ def _text(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
-def contours() -> str:
-    """Rank correlations."""
-    return _table(read_rows(RESULTS / "contours" / "contours.csv"))
+def order() -> str:
+    """Rank correlations with the cover time."""
+    return _table(read_rows(RESULTS / "contours" / "order.csv"))
+
+
+def size() -> str:
+    """How far everything falls where a state is rare."""
+    return _table(read_rows(RESULTS / "contours" / "size.csv"))
 
 
 def iterations() -> str:
     """The theorem's iterations, and those that were needed."""
     rows = read_rows(RESULTS / "theory" / "iterations.csv")
     columns = ("process", "alpha", "theorem", "needed, exact", "needed, perturbed")
+    columns += ("lost by smoothing",)
     return _table(rows, columns)
 
 
@@ -68,10 +75,11 @@ def mazes(layout: str, size: int) -> str:
         {
             "arm": row["arm"],
             "mean steps": f"{row['mean']:,} [{row['low']:,}, {row['high']:,}]",
-            "median": row["median"],
+            "median": f"{row['median']:,.0f} [{_limit(row['median, low'])}, "
+            f"{_limit(row['median, high'])}]",
             "given up": row["given up"],
             "better than Q-learning": _share(row["better than Q-learning"]),
-            "p": row["p"] if row["p"] == "" else f"{row['p']:.1g}",
+            "worse": _share(row["worse"]),
         }
         for row in read_rows(RESULTS / "maze" / "summary.csv")
         if (row["layout"], row["size"]) == (layout, size)
@@ -86,13 +94,18 @@ def pairs() -> str:
             "mazes": f"{row['layout']}, {row['size']} x {row['size']}",
             "first": row["first"],
             "second": row["second"],
+            "ratio of means": f"{row['ratio']:.2f} [{row['low']:.2f}, {row['high']:.2f}]",
             "first faster": _share(row["better"]),
             "slower": _share(row["worse"]),
-            "p": f"{row['p']:.1g}",
+            "p": f"{row['p']:.2g}",
         }
         for row in read_rows(RESULTS / "maze" / "pairs.csv")
     ]
     return _table(rows)
+
+
+def _limit(value: float) -> str:
+    return "given up" if value == math.inf else f"{value:,.0f}"
 
 
 def _share(value: Any) -> str:
@@ -100,7 +113,7 @@ def _share(value: Any) -> str:
 
 
 _MAKERS: dict[str, Callable[[], str]] = {
-    maker.__name__: maker for maker in (contours, iterations, cover_times, smoothing, pairs)
+    maker.__name__: maker for maker in (order, size, iterations, cover_times, smoothing, pairs)
 }
 for _layout in maze.LAYOUTS:
     for _size in (5, 10, 20):
@@ -113,6 +126,9 @@ def figures() -> dict[Path, str]:
         read_rows(RESULTS / "theory" / f"{name}.csv") for name in ("iterations", "cover_times")
     )
     return {
+        RESULTS / "contours" / "contours.svg": contours.draw(
+            read_rows(RESULTS / "contours" / "contours.csv")
+        ),
         RESULTS / "theory" / "theory.svg": theory.draw(bounds, covers),
         RESULTS / "maze" / "maze.svg": maze.draw(read_rows(RESULTS / "maze" / "summary.csv")),
     }

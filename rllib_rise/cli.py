@@ -7,9 +7,8 @@ import sys
 import warnings
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
-import click
 import typer
 from rich.console import Console
 from rich.markup import escape
@@ -24,6 +23,10 @@ app = typer.Typer(
 )
 console = Console()
 _INTERRUPTED = 130  # what typer makes of Ctrl-C
+# Click's class, or that of the copy of click which newer typers bring.
+_ClickException: Any = next(
+    cls for cls in typer.BadParameter.__mro__ if cls.__name__ == "ClickException"
+)
 
 Config = Annotated[Path, typer.Argument(help="A YAML file, e.g. configs/maze.yaml.")]
 Overrides = Annotated[
@@ -189,12 +192,14 @@ def bench(
     from rllib_rise.bench import display, suites
     from rllib_rise.experiments import session
 
+    if gpu and only != "all":
+        raise ConfigError("--gpu measures nothing else: leave --only out")
     session.silence_rllib()
     folder = out or (Path("benchmarks/results") if full else Path("runs/bench"))
     names = list(suites.SUITES) if only == "all" else [name.strip() for name in only.split(",")]
     if gpu:
         names = list(suites.ON_REQUEST)
-    with session.ray_session():
+    with nullcontext() if gpu else session.ray_session():
         summary = suites.run_suites(
             names,
             folder,
@@ -218,25 +223,29 @@ def reproduce(
     out: Out = None,
     address: Annotated[str | None, typer.Option(help="A running Ray cluster.")] = None,
 ) -> None:
-    """Make a figure or a table of the paper again; what is there already is not run again."""
+    """Make a figure or a table of the paper again.
+
+    Mazes, Atari and Bullet go on where they were interrupted.
+    """
     from rllib_rise.bench.throughput import throughput
     from rllib_rise.experiments import display, session
-    from rllib_rise.experiments.reproduce.record import SCALES, write_about
-    from rllib_rise.experiments.reproduce.targets import TARGETS, WITH_RAY
+    from rllib_rise.experiments.reproduce import record, targets
 
-    targets = {**TARGETS, "throughput": throughput}
-    if target not in targets:
-        raise ConfigError(f"{target!r} is no target: {', '.join(targets)}")
-    if scale not in SCALES:
-        raise ConfigError(f"--scale {scale} is none of {', '.join(SCALES)}")
+    makers = {**targets.TARGETS, "throughput": throughput}
+    if target not in makers:
+        raise ConfigError(f"{target!r} is no target: {', '.join(makers)}")
+    with_ray = target in targets.WITH_RAY
+    if address is not None and not with_ray:
+        raise ConfigError(f"--address: {target} runs on this machine, without Ray")
+    targets.check(target)
     session.silence_rllib()
     folder = out or Path("runs") / "reproduce" / f"{target}-{scale}"
-    write_about(folder, target, scale)
+    record.open_folder(folder, target, scale, keep=target in targets.RESUMABLE)
     with (
-        session.ray_session(address=address) if target in WITH_RAY else nullcontext(),
+        session.ray_session(address=address) if with_ray else nullcontext(),
         display.Lines(console) as shown,
     ):
-        tables = targets[target](folder, scale, shown.update)
+        tables = makers[target](folder, scale, shown.update)
     for title, rows in tables:
         console.print(display.plain_table(title, rows))
     console.print(f"results: {folder}", soft_wrap=True, highlight=False, markup=False)
@@ -280,14 +289,15 @@ def main() -> None:
         if code == _INTERRUPTED:
             raise KeyboardInterrupt
         raise SystemExit(code)
-    except click.ClickException as error:
+    except _ClickException as error:
         error.show()
         raise SystemExit(error.exit_code) from None
     except RiseError as error:
         console.print(f"[red]error:[/] {escape(str(error))}", soft_wrap=True, highlight=False)
         raise SystemExit(2) from None
-    except (KeyboardInterrupt, click.Abort):
-        console.print("interrupted; the same command with --resume goes on")
+    except (KeyboardInterrupt, typer.Abort):
+        how = "" if "reproduce" in sys.argv[1:2] else " with --resume"
+        console.print(f"interrupted; the same command{how} goes on")
         raise SystemExit(_INTERRUPTED) from None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 import torch
@@ -46,11 +47,10 @@ def device_against_cpu(
         points = torch.randn(n, m, generator=torch.Generator().manual_seed(0))
         there = points.to(device)
         calls: dict[str, Callable[[], Any]] = {
-            f"{device}: {name}": lambda name=name, there=there: _search(there, name)
-            for name in backends
+            f"{device}: {name}": partial(_search, there, name) for name in backends
         }
         if n <= _MOST_ON_CPU:
-            calls["cpu: auto"] = lambda points=points: _search(points, "auto")
+            calls["cpu: auto"] = partial(_search, points, "auto")
         with threads(num_threads):
             seconds = in_turn(calls, turns=turns)
         rows.append({"n": n, "m": m, "seconds": {name: median(s) for name, s in seconds.items()}})

@@ -7,8 +7,6 @@ summary.json   the figures of all parts that are there: [{figure, ratio, low, hi
 from __future__ import annotations
 
 import json
-import platform
-import sys
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -73,7 +71,7 @@ def run_suites(
             "date": datetime.now(UTC).date().isoformat(),
             "command": f"rise bench {'--full ' if form == 'full' else ''}"
             f"{'--gpu' if name in ON_REQUEST else f'--only {name}'} --threads {threads}",
-            "machine": {"processor": _processor(), **versions()},
+            "machine": versions(),
             "figures": [figure.as_json() for figure in figures],
             "measured": measured,
         }
@@ -101,11 +99,3 @@ def skipped(folder: Path) -> list[str]:
         if file.exists() and (reason := json.loads(file.read_text())["measured"].get("skipped")):
             found.append(f"{name}: {reason}")
     return found
-
-
-def _processor() -> str:
-    if sys.platform.startswith("linux"):
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor()

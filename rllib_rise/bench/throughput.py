@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +11,13 @@ from rllib_rise.bench.measure import median
 from rllib_rise.bench.training import all_methods
 from rllib_rise.experiments.report.canvas import HALF, as_svg, house_style, method_colors
 from rllib_rise.experiments.reproduce.paper_tables import METHODS
-from rllib_rise.experiments.reproduce.record import write_figure, write_rows
+from rllib_rise.experiments.reproduce.record import OnProgress, write_figure, write_rows
 
 _FORMS = {"small": "quick", "workstation": "full", "paper": "full"}
 
 
 def throughput(
-    out: Path, scale: str, on_progress: Callable[[str], None], *, threads: int = 1
+    out: Path, scale: str, on_progress: OnProgress, *, threads: int = 1
 ) -> list[tuple[str, list[dict[str, Any]]]]:
     """Train with each of the paper's methods in turn, and draw how fast they were; Ray must run."""
     _, measured = all_methods(threads, _FORMS[scale], on_progress)

@@ -9,6 +9,8 @@ from typing import Any
 from rich.console import Console, Group
 from rich.live import Live
 from rich.markup import escape
+from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as BarProgress
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
@@ -152,25 +154,36 @@ class CompareDisplay:
 
 
 class Lines:
-    """One line that says what is being done; elsewhere than on a terminal, now and then a line."""
+    """What is being done, with a bar; elsewhere than on a terminal, now and then a line."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._status = console.status("starting")
+        self._bar = BarProgress(
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TimeRemainingColumn(),
+            console=console,
+            transient=True,
+        )
+        self._task = self._bar.add_task("starting", total=None)
         self._last_line = 0.0
 
     def __enter__(self) -> Lines:
         if self._console.is_terminal:
-            self._status.start()
+            self._bar.start()
         return self
 
     def __exit__(self, *exc: object) -> None:
-        self._status.stop()
+        self._bar.stop()
 
-    def update(self, line: str) -> None:
-        """Show what is being done."""
+    def update(self, line: str, share: float | None = None) -> None:
+        """Show what is being done, and how much of it all is done."""
         if self._console.is_terminal:
-            self._status.update(escape(line))
+            total = None if share is None else 1.0
+            self._bar.update(
+                self._task, description=escape(line), completed=share or 0.0, total=total
+            )
         elif time.monotonic() - self._last_line > 10:
             self._last_line = time.monotonic()
             self._console.print(line, soft_wrap=True, markup=False, highlight=False)

@@ -172,10 +172,19 @@ def versions() -> dict[str, Any]:
         "commit": _commit(),
         "python": platform.python_version(),
         "platform": platform.platform(),
+        "processor": _processor(),
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
         "packages": packages,
     }
+
+
+def _processor() -> str:
+    """The processor's name; Linux alone tells it in a file."""
+    described = Path("/proc/cpuinfo")
+    lines = described.read_text().splitlines() if described.exists() else []
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, platform.processor())
 
 
 def _commit() -> str | None:

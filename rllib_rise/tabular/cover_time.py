@@ -12,6 +12,7 @@ from rllib_rise.tabular.entropies import FloatArray, checked_distributions
 _LOWEST = math.log(1e-18)
 _TAIL = 42.0  # exp of its negative is below the last digit
 _ROWS = 2**10
+_NEVER = 1e-300
 
 
 def expected_cover_time(p: ArrayLike) -> FloatArray:
@@ -28,12 +29,13 @@ def expected_cover_time(p: ArrayLike) -> FloatArray:
         p: Distributions [..., n].
 
     Returns:
-        Expected numbers of draws [...]; infinite where an outcome has probability 0.
+        Expected numbers of draws [...]; infinite where an outcome has probability 0, or one so
+        small that nobody would live to see it (below 1e-300).
     """
     values = checked_distributions(p)
     rows = values.reshape(-1, values.shape[-1])
     found = np.full(len(rows), np.inf)
-    possible = (rows > 0).all(axis=1)
+    possible = (rows > _NEVER).all(axis=1)
     parts = np.split(rows[possible], range(_ROWS, possible.sum(), _ROWS))
     found[possible] = np.concatenate([_integral(part) for part in parts])
     return found.reshape(values.shape[:-1])

@@ -18,7 +18,7 @@ it stay. The reward is therefore x minus the largest x of the run so far, and no
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -96,8 +96,7 @@ def steps_to_cover(
     *,
     cap: int,
     seed: int = 0,
-    on_progress: Callable[[int], None] = lambda steps: None,
-) -> NDArray[np.int64]:
+) -> FloatArray:
     """Steps until every reachable cell was seen, for every arm in every maze.
 
     Args:
@@ -106,13 +105,12 @@ def steps_to_cover(
         cap: Steps after which a run is given up.
         seed: Of the actions: run (arm, maze) draws from the generator (seed, size, maze's seed),
             the same for all arms.
-        on_progress: Called now and then with the steps done.
 
     Returns:
-        [arms, mazes]; 0 where the cap was reached.
+        [arms, mazes]; NaN where the cap was reached.
     """
     runs = _Runs(mazes, arms, seed)
-    covered = np.zeros((len(arms), len(mazes.seeds)), dtype=np.int64)
+    covered = np.full((len(arms), len(mazes.seeds)), np.nan)
     done = 0
     while done < cap and len(runs):
         runs.draw(_BLOCK)
@@ -125,7 +123,6 @@ def steps_to_cover(
                 runs.drop(finished)
                 if not len(runs):
                     break
-        on_progress(done)
     return covered
 
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rllib_rise.errors import ConfigError
+from rllib_rise.errors import ConfigError, RiseError
 from rllib_rise.tabular.entropies import FloatArray
 from rllib_rise.tabular.mdp import FiniteMDP, Policy
 
@@ -64,13 +64,32 @@ class SmoothedEntropy:
         return 10 * self.smoothness / epsilon * max(0.0, math.log(10 * self.bound / epsilon))
 
     def smoothing_gap(self, num_states: int) -> float:
-        """The most by which J exceeds what it smooths: S sigma^alpha / (1 - alpha)."""
+        """What J is not above what it smooths by, whatever d: S sigma^alpha / (1 - alpha)."""
         return num_states * self.sigma**self.alpha / (1 - self.alpha)
 
 
 def smoothing_for(alpha: float, gap: float, num_states: int) -> float:
     """The sigma at which the smoothing gap is `gap`."""
     return (gap * (1 - alpha) / num_states) ** (1 / alpha)
+
+
+@dataclass(frozen=True)
+class SmoothedShannon:
+    """-sum_s (d + sigma) log(d + sigma), Shannon's entropy in the place of J.
+
+    Attributes:
+        sigma: The smoothing, above 0.
+    """
+
+    sigma: float
+
+    def __call__(self, d: FloatArray) -> float:
+        """Its value at d."""
+        return -float(((d + self.sigma) * np.log(d + self.sigma)).sum())
+
+    def gradient(self, d: FloatArray) -> FloatArray:
+        """Its gradient at d [S]."""
+        return -np.log(d + self.sigma) - 1
 
 
 class Oracles:
@@ -86,7 +105,7 @@ class Oracles:
 
 
 class PerturbedOracles(Oracles):
-    """Answers that are wrong by as much as they may be.
+    """Answers that are wrong at random, by not more than they may be.
 
     Args:
         planning_error: epsilon_1: how far the planned <d, r> may be below the best.
@@ -186,7 +205,11 @@ def mepc(
 
 
 def largest_objective(
-    mdp: FiniteMDP, objective: SmoothedEntropy, *, tolerance: float, rounds: int = 20_000
+    mdp: FiniteMDP,
+    objective: SmoothedEntropy | SmoothedShannon,
+    *,
+    tolerance: float,
+    rounds: int = 20_000,
 ) -> tuple[FloatArray, float]:
     """A distribution whose J is within the tolerance of the best, and what no J is above.
 
@@ -196,12 +219,15 @@ def largest_objective(
 
     Args:
         mdp: The process.
-        objective: J.
+        objective: J, or another that is concave.
         tolerance: Where to stop.
         rounds: The most that are tried.
 
     Returns:
         The distribution [S], and the bound.
+
+    Raises:
+        RiseError: The rounds were not enough.
     """
     policy = np.zeros(mdp.num_states, dtype=np.int64)
     known = {policy.tobytes(): 0}
@@ -217,17 +243,20 @@ def largest_objective(
             weights = np.append(weights, 0.0)
         upper = min(upper, objective(d) + float(gradient @ (corners[best] - d)))
         if upper - objective(d) <= tolerance:
-            break
+            return d, upper
         values = np.where(weights > 0, np.array(corners) @ gradient, np.inf)
         worst = int(values.argmin())
         step = _line_search(objective, d, corners[best] - corners[worst], weights[worst])
         weights[best] += step
         weights[worst] -= step
-    return d, upper
+    raise RiseError(f"{rounds} rounds did not come within {tolerance:g} of the largest objective")
 
 
 def _line_search(
-    objective: SmoothedEntropy, d: FloatArray, direction: FloatArray, longest: float
+    objective: SmoothedEntropy | SmoothedShannon,
+    d: FloatArray,
+    direction: FloatArray,
+    longest: float,
 ) -> float:
     """The step in [0, longest] at which J is largest, by bisection of its slope."""
     if objective.gradient(np.maximum(d + longest * direction, 0)) @ direction >= 0:

@@ -179,6 +179,8 @@ def test_ctrl_c_saves_and_resume_goes_on(folder: Path):
         (("train", "small.yaml", "--set", "k=128"), "k=128"),
         (("train", "small.yaml", "--set", "env.sise=5"), "sise"),
         (("train", "small.yaml", "--set", "env.size=1"), "size=1"),
+        (("train",), "Missing argument"),
+        (("bench", "--gpu", "--only", "bonus"), "leave --only out"),
         (("evaluate", "."), "neither a run directory nor a checkpoint"),
         (("report", "."), "."),
     ],
@@ -186,6 +188,6 @@ def test_ctrl_c_saves_and_resume_goes_on(folder: Path):
 def test_mistakes_get_one_sentence_and_leave_nothing_behind(folder: Path, arguments, words: str):
     failed = rise(folder, *arguments)
     assert failed.returncode == 2, failed.stdout + failed.stderr
-    assert words in failed.stdout
+    assert words in failed.stdout + failed.stderr
     assert "Traceback" not in failed.stdout + failed.stderr
     assert not (folder / "runs").exists()

@@ -12,22 +12,27 @@ from command_line import rise
 from scipy import stats
 
 from rllib_rise.errors import ConfigError
+from rllib_rise.experiments.report.panels import standalone
 from rllib_rise.experiments.reproduce import deep as deep_module
 from rllib_rise.experiments.reproduce import maze as maze_module
 from rllib_rise.experiments.reproduce import theory as theory_module
 from rllib_rise.experiments.reproduce.contours import contours, triangle
+from rllib_rise.experiments.reproduce.contours import draw as draw_contours
 from rllib_rise.experiments.reproduce.deep import SUITES, Plan, deep, draw_curves, paper_table
 from rllib_rise.experiments.reproduce.maze import ARMS, BASELINE, maze, pairs, summary
 from rllib_rise.experiments.reproduce.paper_tables import ATARI, BULLET, METHODS
-from rllib_rise.experiments.reproduce.record import read_rows, write_about
-from rllib_rise.experiments.reproduce.theory import theory
-from rllib_rise.tabular import discrete_renyi_entropy, expected_cover_time
-from rllib_rise.tabular.mdp import random_mdp
+from rllib_rise.experiments.reproduce.record import open_folder, read_rows
+from rllib_rise.experiments.reproduce.theory import best_distribution, cover_time, theory
+from rllib_rise.experiments.statistics import bootstrap_interval
+from rllib_rise.tabular import FiniteMDP, discrete_renyi_entropy, expected_cover_time, mepc
+from rllib_rise.tabular.maze_learning import Arm
+from rllib_rise.tabular.mdp import deterministic_mdp, random_mdp
+from rllib_rise.tabular.mepc import SmoothedEntropy, largest_objective
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 
 
-def silent(line: str) -> None:
+def silent(line: str, share: float | None = None) -> None:
     """What is being done is of no interest here."""
 
 
@@ -36,10 +41,24 @@ def is_a_picture(path: Path) -> bool:
 
 
 def test_results_say_where_they_come_from(tmp_path: Path):
-    write_about(tmp_path / "new", "maze", "small")
-    about = json.loads((tmp_path / "new" / "about.json").read_text())
+    out = tmp_path / "new"
+    open_folder(out, "maze", "small", keep=True)
+    about = json.loads((out / "about.json").read_text())
     assert about["command"] == "rise reproduce maze --scale small"
     assert about["versions"]["packages"]["torch"]
+    assert about["versions"]["processor"]
+
+
+def test_results_that_are_kept_stay_those_of_the_command_that_began_them(tmp_path: Path):
+    open_folder(tmp_path, "maze", "small", keep=True)
+    before = (tmp_path / "about.json").stat().st_mtime_ns
+    open_folder(tmp_path, "maze", "small", keep=True)
+    assert (tmp_path / "about.json").stat().st_mtime_ns == before
+    with pytest.raises(ConfigError, match="holds results of `rise reproduce maze --scale small`"):
+        open_folder(tmp_path, "maze", "workstation", keep=True)
+    open_folder(tmp_path, "maze", "workstation", keep=False)
+    with pytest.raises(ConfigError, match="is a file"):
+        open_folder(tmp_path / "about.json", "maze", "small", keep=True)
 
 
 def test_the_triangle_holds_distributions_without_zeros():
@@ -50,17 +69,52 @@ def test_the_triangle_holds_distributions_without_zeros():
 
 
 def test_contours(tmp_path: Path):
-    ((_, rows),) = contours(tmp_path, "small", silent)
+    (_, order), (_, size) = contours(tmp_path, "small", silent)
     assert is_a_picture(tmp_path / "contours.svg")
-    p = triangle(40)
-    cover = -expected_cover_time(p)
-    for row in rows:
-        expected = stats.spearmanr(discrete_renyi_entropy(p, row["alpha"]), cover).statistic
-        # Symmetric distributions are equal but for rounding, which ranks them.
-        assert row["rank correlation"] == pytest.approx(expected, abs=1e-4)
-    assert [row["alpha"] for row in read_rows(tmp_path / "contours.csv")] == [
-        row["alpha"] for row in rows
-    ]
+    assert (
+        standalone(draw_contours(read_rows(tmp_path / "contours.csv"))) + "\n"
+        == (tmp_path / "contours.svg").read_text()
+    )
+    p = triangle(100)
+    cover, rare = -expected_cover_time(p), p.min(axis=1) < 0.05
+    shannon = discrete_renyi_entropy(p, 1)
+    (row,) = (row for row in order if row["entropy"] == "Shannon (α = 1)")
+    # Symmetric distributions are equal but for rounding, which ranks them.
+    for column, chosen in (("all distributions", rare | True), ("a state below 0.05", rare)):
+        expected = stats.spearmanr(shannon[chosen], cover[chosen]).statistic
+        assert row[column] == pytest.approx(expected, abs=1e-4)
+    (row,) = (row for row in size if row[""] == "Shannon (α = 1)")
+    left = 0.01 * np.log(0.01) + 0.99 * np.log(0.495)
+    assert row["x = 0.01"] == pytest.approx(np.log(3) + left)
+
+
+@pytest.fixture(name="two_states")
+def two_states_process() -> FiniteMDP:
+    """One action stays, the other changes: any share from (1 - gamma) on is possible."""
+    return deterministic_mdp(np.array([[0, 1], [1, 0]]), start=0, gamma=0.9)
+
+
+@pytest.mark.parametrize("alpha", [0.1, 0.9, 1.0])
+def test_the_best_distribution_of_two_states_is_the_equal_one(two_states, alpha: float):
+    assert best_distribution(two_states, alpha) == pytest.approx([0.5, 0.5], abs=1e-3)
+    assert cover_time(two_states, alpha)["expected draws"] == pytest.approx(3, abs=1e-3)
+
+
+def test_iterations_are_those_of_the_algorithm(monkeypatch):
+    monkeypatch.setattr(theory_module, "_EPSILON", 0.02)
+    mdp = random_mdp(5, 2, gamma=0.8, seed=2)
+    found = theory_module.iterations(mdp, 0.5)
+    objective = SmoothedEntropy(0.5, 0.1)
+    assert found["theorem"] == pytest.approx(objective.iterations(0.02))
+    _, best = largest_objective(mdp, objective, tolerance=1e-4)
+    objectives = mepc(mdp, alpha=0.5, sigma=0.1, epsilon=0.02).objectives
+    needed = found["needed, exact"]
+    assert 0 < needed < found["theorem"]
+    assert objectives[needed - 1] < best - 0.02 <= objectives[needed:].min()
+    assert found["short of the best, exact"] == pytest.approx(best - objectives[-1])
+    # Errors cost something.
+    assert found["short of the best, perturbed"] > found["short of the best, exact"]
+    assert 0 <= found["lost by smoothing"] < objective.smoothing_gap(5)
 
 
 def test_theory(tmp_path: Path, monkeypatch):
@@ -69,14 +123,27 @@ def test_theory(tmp_path: Path, monkeypatch):
     monkeypatch.setattr(theory_module, "processes", lambda scale: processes)
     (_, bounds), (_, covers), (_, smoothing) = theory(tmp_path, "small", silent)
     assert is_a_picture(tmp_path / "theory.svg")
-    for row in bounds:
-        for kind in ("exact", "perturbed"):
-            assert 0 <= row[f"needed, {kind}"] <= row["theorem"]
-            assert row[f"short of the best, {kind}"] <= 0.5
-    assert len(bounds) == len(covers) == 3
-    assert all(row["expected draws"] >= 4 * (1 + 1 / 2 + 1 / 3 + 1 / 4) - 1e-9 for row in covers)
+    assert [row["alpha"] for row in bounds] == [0.1, 0.5, 0.9]
+    assert [row["alpha"] for row in covers] == [0.1, 0.5, 0.9, 1.0]
     # With a small order, a smoothing that does not matter makes the theorem say nothing.
     assert smoothing[0]["theorem"] > 1e20
+
+
+def test_the_arms_are_those_that_the_page_describes():
+    arms = {arm.name: arm for arm in ARMS}
+    assert len(arms) == len(ARMS) == 19
+    assert arms["Q-learning"] == Arm("Q-learning")
+    assert arms["Q-learning, no goal reward"].goal_reward == 0
+    for name, arm in arms.items():
+        form, _, method = name.partition(": ")
+        if not method:
+            continue
+        alpha = float(method.partition(" ")[2]) if method.startswith("RISE") else 1.0
+        assert arm.bonus == ("knn" if form == "F" else "counts")
+        assert arm.alpha == alpha
+        assert arm.coefficient == (alpha if form == "G" else 1.0)
+        assert arm.normalize == (form == "H/sd")
+        assert arm.goal_reward == 1
 
 
 def test_maze_runs_only_what_is_missing(tmp_path: Path, monkeypatch):
@@ -130,7 +197,9 @@ def test_the_mazes_table_counts_what_was_given_up_and_compares_in_pairs():
     assert base["given up"] == 1
     assert base["mean"] == round((1000 + cap) / 5)
     assert (base["median"], new["median"]) == (300, 100)
-    assert new["better than Q-learning"] == 0.8
+    assert (new["better than Q-learning"], new["worse"]) == (0.8, 0.2)
+    expected = bootstrap_interval([np.array([50, 100, 150, 500, 80])], np.mean)
+    assert (new["low"], new["high"]) == (round(expected.low), round(expected.high))
     ratios = np.log([50 / 100, 100 / 200, 150 / 300, 500 / 400, 80 / cap])
     assert new["p"] == pytest.approx(stats.wilcoxon(ratios).pvalue)
 
@@ -145,6 +214,8 @@ def test_pairs_are_runs_in_the_same_maze(monkeypatch):
     ]
     (found,) = pairs(rows)
     assert (found["better"], found["worse"]) == (0.25, 0.5)
+    assert found["ratio"] == pytest.approx((60 + 25_000) / 110)
+    assert found["low"] < found["ratio"] < found["high"]
 
 
 def test_every_task_of_the_paper_has_a_config():
@@ -182,6 +253,14 @@ def test_curves_are_drawn_for_methods_that_ran():
     assert "PPO+RE3" not in svg
 
 
+def test_a_run_without_an_ended_episode_is_left_out():
+    runs = [
+        {"task": "hopper", "method": "none", "seed": seed, "return": value}
+        for seed, value in enumerate((1000.0, "", 3000.0))
+    ]
+    assert paper_table(SUITES["bullet"], runs)[0]["PPO"] == "2.000 ± 1.414"
+
+
 def test_without_configs_it_says_where_to_run(tmp_path: Path):
     with pytest.raises(ConfigError, match="run this in the project's folder"):
         deep("bullet", tmp_path, "small", silent, configs=tmp_path / "configs")
@@ -201,6 +280,7 @@ def test_the_command_runs_the_mazes_in_processes(tmp_path: Path):
     [
         (("mazes",), "'mazes' is no target: contours, theory, maze, atari, bullet, throughput"),
         (("maze", "--scale", "big"), "--scale big is none of small, workstation, paper"),
+        (("atari",), "configs/atari does not exist: run this in the project's folder"),
     ],
 )
 def test_a_wrong_word_is_answered_with_the_right_ones(tmp_path: Path, arguments, words: str):

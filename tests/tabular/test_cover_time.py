@@ -54,6 +54,7 @@ def test_a_rare_state_costs_what_waiting_for_it_costs():
 def test_a_state_that_never_comes_takes_for_ever():
     found = expected_cover_time([[0.5, 0.5, 0.0], [0.25, 0.25, 0.5]])
     assert found[0] == math.inf
+    assert expected_cover_time([1 - 1e-305, 1e-305]) == math.inf
     assert found[1] == pytest.approx(float(by_inclusion_and_exclusion([1, 1, 2])))
 
 

@@ -8,15 +8,16 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import optimize
+from scipy import optimize, stats
 
-from rllib_rise.errors import ConfigError
+from rllib_rise.errors import ConfigError, RiseError
 from rllib_rise.tabular import mepc
 from rllib_rise.tabular.mdp import random_mdp
 from rllib_rise.tabular.mepc import (
     Oracles,
     PerturbedOracles,
     SmoothedEntropy,
+    SmoothedShannon,
     largest_objective,
     smoothing_for,
 )
@@ -106,6 +107,23 @@ def test_perturbed_oracles_are_wrong_and_not_too_wrong():
     assert 0 < max(lost) <= 0.02 + 1e-12
     d = np.full(8, 1 / 8)
     assert abs(oracles.estimate(d) - d) == pytest.approx(0.01)
+    assert min(oracles.estimate(np.zeros(8)).min() for _ in range(10)) == 0
+
+
+def test_too_few_rounds_are_told():
+    with pytest.raises(RiseError, match="1 rounds did not come within"):
+        largest_objective(
+            random_mdp(6, 3, gamma=0.9, seed=0), SmoothedEntropy(0.5, 0.01), tolerance=0, rounds=1
+        )
+
+
+@given(smoothings, st.integers(0, 100))
+def test_shannons_gradient_is_that_of_its_entropy(sigma: float, seed: int):
+    objective, d = SmoothedShannon(sigma), points(seed, 1)[0]
+    for state, change in enumerate(np.eye(5) * 1e-6):
+        slope = (objective(d + change) - objective(d - change)) / 2e-6
+        assert objective.gradient(d)[state] == pytest.approx(slope, rel=1e-4, abs=1e-6)
+    assert SmoothedShannon(1e-12)(d) == pytest.approx(stats.entropy(d), abs=1e-9)
 
 
 @pytest.mark.parametrize("seed", [0, 1])

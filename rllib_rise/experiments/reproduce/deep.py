@@ -7,7 +7,7 @@ the figure made from it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,16 +19,22 @@ from rllib_rise.errors import ConfigError
 from rllib_rise.experiments.compare import Progress, compare, entries
 from rllib_rise.experiments.report.canvas import FULL, as_svg, house_style, method_colors
 from rllib_rise.experiments.reproduce.paper_tables import ATARI, BULLET, METHODS, Numbers
-from rllib_rise.experiments.reproduce.record import read_rows, write_figure, write_rows
+from rllib_rise.experiments.reproduce.record import (
+    OnProgress,
+    read_rows,
+    write_figure,
+    write_rows,
+)
 from rllib_rise.experiments.run_directory import RunDirectory
 from rllib_rise.experiments.schema import load_experiment
-from rllib_rise.experiments.statistics import bootstrap_interval
+from rllib_rise.experiments.statistics import FloatArray, bootstrap_interval
 
 Row = dict[str, Any]
 
 # Those that settings were tried on begin at 0.
 _FIRST_SEED = 100
 _CURVE_POINTS = 60
+_NO_EPISODE = ""  # ended in the last tenth of the run
 
 
 @dataclass(frozen=True)
@@ -56,15 +62,15 @@ class Suite:
 
     Attributes:
         folder: Of the configs.
-        figure: A column of runs.csv: what the paper reports.
-        curve: A column of metrics.csv: the same over training.
+        result: What the paper reports, by its name in result.json.
+        metric: The same over training, a column of metrics.csv.
         printed: The paper's numbers.
         plans: What is run at each scale.
     """
 
     folder: str
-    figure: str
-    curve: str
+    result: str
+    metric: str
     printed: dict[str, Numbers]
     plans: dict[str, tuple[Plan, ...]]
 
@@ -108,19 +114,24 @@ SUITES = {
 }
 
 
+def configs_of(name: str, configs: Path = Path("configs")) -> Path:
+    """The folder of a table's configs, or an error that says where to be."""
+    folder = configs / SUITES[name].folder
+    if not folder.is_dir():
+        raise ConfigError(f"{folder} does not exist: run this in the project's folder")
+    return folder
+
+
 def deep(
     name: str,
     out: Path,
     scale: str,
-    on_progress: Callable[[str], None],
+    on_progress: OnProgress,
     *,
     configs: Path = Path("configs"),
 ) -> list[tuple[str, list[Row]]]:
     """Run what is missing of a table, and write what is kept of it; Ray must run."""
-    suite = SUITES[name]
-    folder = configs / suite.folder
-    if not folder.is_dir():
-        raise ConfigError(f"{folder} does not exist: run this in the project's folder")
+    suite, folder = SUITES[name], configs_of(name, configs)
     runs, curves = list[Row](), list[Row]()
     for plan in suite.plans[scale]:
         for task in plan.tasks:
@@ -142,7 +153,7 @@ def _run(
     task: str,
     path: Path,
     out: Path,
-    on_progress: Callable[[str], None],
+    on_progress: OnProgress,
 ) -> tuple[list[Row], list[Row]]:
     changes = [f"seed={_FIRST_SEED}", *plan.changes]
     if plan.env_steps is not None:
@@ -152,7 +163,7 @@ def _run(
     def told(progress: list[Progress]) -> None:
         done = sum(min(one.env_steps, one.budget) for one in progress)
         budget = sum(one.budget for one in progress)
-        on_progress(f"{task}: {done:,} of {budget:,} steps")
+        on_progress(f"{task}: {done:,} of {budget:,} steps", done / budget)
 
     compare(
         experiment,
@@ -172,15 +183,15 @@ def _run(
                 **key,
                 "env_steps": result["env_steps"],
                 "seconds": round(result["seconds"]),
-                "return": result[suite.figure],
+                "return": _NO_EPISODE if (r := result.get(suite.result)) is None else r,
             }
         )
-        rows = [row for row in run.read_metrics() if row.get(suite.curve) is not None]
-        for place in np.unique(np.linspace(0, len(rows) - 1, _CURVE_POINTS).round().astype(int)):
-            row = rows[place]
-            curves.append(
-                {**key, "env_steps": int(row["env_steps"] or 0), "return": row[suite.curve]}
-            )
+        rows = [row for row in run.read_metrics() if row.get(suite.metric) is not None]
+        every = max(1, len(rows) // _CURVE_POINTS)
+        curves += [
+            {**key, "env_steps": int(row["env_steps"] or 0), "return": row[suite.metric]}
+            for row in rows[every - 1 :: every]
+        ]
     return runs, curves
 
 
@@ -189,32 +200,40 @@ def title(suite: Suite, runs: Sequence[Row]) -> str:
     steps = max(run["env_steps"] for run in runs)
     seeds = len({run["seed"] for run in runs})
     of = "" if steps >= 10_000_000 else f", {10_000_000 / steps:,.0f} times fewer than the paper's"
-    return f"{suite.figure.replace('_', ' ')} after {steps:,} steps{of}; {seeds} seeds"
+    figure = suite.result.replace("_", " ")
+    return f"{figure} in thousands after {steps:,} steps{of}; {seeds} seeds"
 
 
 def paper_table(suite: Suite, runs: Sequence[Row]) -> list[Row]:
     """As the paper prints it, mean and deviation in thousands; then IQM and interval; its own."""
-    table = []
+    table = list[Row]()
     for task in dict.fromkeys(run["task"] for run in runs):
-        lines: dict[str, Row] = {
-            kind: {"task": task, "numbers": kind} for kind in ("mean ± sd", "IQM", "the paper's")
-        }
+        printed = suite.printed.get(task, ())
+        kinds = ("mean ± sd", "IQM", "the paper's") if printed else ("mean ± sd", "IQM")
+        lines: dict[str, Row] = {kind: {"task": task, "numbers": kind} for kind in kinds}
         for place, (method, name) in enumerate(METHODS.items()):
             own = [r for r in runs if (r["task"], r["method"]) == (task, method)]
-            values = np.array([run["return"] for run in own]) / 1000
-            printed = suite.printed.get(task) or ()
-            for kind in lines:
-                lines[kind][name] = ""
-            if len(values):
-                deviation = f" ± {values.std(ddof=1):.3f}" if len(values) > 1 else ""
-                lines["mean ± sd"][name] = f"{values.mean():.3f}{deviation}"
-                interval = bootstrap_interval([values])
-                limits = f" [{interval.low:.3f}, {interval.high:.3f}]" if len(values) > 1 else ""
-                lines["IQM"][name] = f"{interval.estimate:.3f}{limits}"
+            values = np.array([run["return"] for run in own if run["return"] != _NO_EPISODE]) / 1000
+            lines["mean ± sd"][name], lines["IQM"][name] = _mean(values), _middle(values)
             if printed:
                 lines["the paper's"][name] = "{:.2f} ± {:.2f}".format(*printed[place])
-        table += [line for kind, line in lines.items() if kind != "the paper's" or printed]
+        table += lines.values()
     return table
+
+
+def _mean(values: FloatArray) -> str:
+    if not len(values):
+        return ""
+    deviation = f" ± {values.std(ddof=1):.3f}" if len(values) > 1 else ""
+    return f"{values.mean():.3f}{deviation}"
+
+
+def _middle(values: FloatArray) -> str:
+    if not len(values):
+        return ""
+    interval = bootstrap_interval([values])
+    limits = f" [{interval.low:.3f}, {interval.high:.3f}]" if len(values) > 1 else ""
+    return f"{interval.estimate:.3f}{limits}"
 
 
 def draw_curves(rows: Sequence[Row]) -> str:
