@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import logging
 import math
@@ -62,25 +61,36 @@ def train(
             return run.read_result()
     else:
         run.refuse_existing()
-    config = build_config(experiment)
-    if cache is not None:
-        config.intrinsic(cache=cache.resolve())
-    algorithm = config.build_algo()
+    training = Training(experiment, run, cache=cache)
     try:
-        _check_budget(experiment, algorithm)
         # Only now: what cannot be built leaves nothing behind.
         run.open(experiment.resolved())
-        training = _Training(experiment, run, algorithm, keep_checkpoints)
+        checkpoint = run.latest_checkpoint()
+        if checkpoint is not None:
+            training.restore(checkpoint)
+
+        def save() -> None:
+            run.add_checkpoint(training.progress.iteration, training.write, keep=keep_checkpoints)
+
         with deferred_interrupt() as interrupted:
-            training.prepare(interrupted, on_phase1)
-            training.loop(interrupted, checkpoint_every, on_row)
+            if training.prepare(_until(interrupted, on_phase1)):
+                save()
+            saved_at = time.monotonic()
+            while not training.done:
+                on_row(training.iterate())
+                due = training.progress.iteration % checkpoint_every == 0
+                if training.done or due or interrupted.is_set() or _long_ago(saved_at):
+                    saved_at = time.monotonic()
+                    save()
+                if interrupted.is_set() and not training.done:
+                    raise KeyboardInterrupt
         return training.finish()
     finally:
-        algorithm.stop()
+        training.close()
 
 
 @dataclass
-class _Progress:
+class Progress:
     """How far a run is; what a checkpoint of ours adds to RLlib's."""
 
     iteration: int = 0
@@ -88,77 +98,84 @@ class _Progress:
     seconds: float = 0.0
 
 
-class _Training:
-    """A run under way."""
+class Training:
+    """A run under way: the algorithm, what is counted beside it, and the run's files.
+
+    Args:
+        experiment: What to run.
+        run: Its directory, which must be opened before anything is written.
+        cache: A folder that keeps the fits of Phase 1 for other runs.
+        events: Whether to write TensorBoard's files.
+
+    Attributes:
+        progress: How far it is.
+        done: Whether the experiment's stop is reached.
+    """
 
     def __init__(
-        self, experiment: Experiment, run: RunDirectory, algorithm: Any, keep_checkpoints: int
+        self,
+        experiment: Experiment,
+        run: RunDirectory,
+        *,
+        cache: Path | None = None,
+        events: bool = True,
     ) -> None:
-        self._experiment, self._run, self._algorithm = experiment, run, algorithm
-        self._keep = keep_checkpoints
+        self._experiment, self._run = experiment, run
+        config = build_config(experiment)
+        if cache is not None:
+            config.intrinsic(cache=cache.resolve())
+        self._algorithm = config.build_algo()
+        self.progress, self.done = Progress(), False
         self._tracker = ExplorationTracker()
-        self._progress = _restore(run, algorithm, self._tracker)
         self._warmup_steps = 0
+        self._events = events
+        self._files: _Files | None = None
+        try:
+            _check_budget(experiment, self._algorithm)
+        except ConfigError:
+            self.close()
+            raise
 
-    def prepare(self, interrupted: threading.Event, on_phase1: Callable[[str], None]) -> None:
-        """Phase 1, if there is one and it has not run; a checkpoint right after it."""
+    def restore(self, checkpoint: Path) -> None:
+        """Go on from what `write` wrote."""
+        self._algorithm.restore_from_path(str((checkpoint / "algorithm").resolve()))
+        self.progress = Progress(**json.loads((checkpoint / "progress.json").read_text()))
+        self._tracker.load(checkpoint / "exploration.npz", self.progress.env_steps)
+        self.done = self.progress.env_steps >= self._experiment.stop.env_steps
+        self._close_files()
+        logger.info("resumed from %s", checkpoint)
+
+    def write(self, folder: Path) -> None:
+        """Everything that `restore` needs."""
+        self._algorithm.save_to_path(str((folder / "algorithm").resolve()))
+        self._tracker.save(folder / "exploration.npz")
+        write_json(folder / "progress.json", asdict(self.progress))
+
+    def prepare(self, on_phase1: Callable[[str], None] = lambda line: None) -> bool:
+        """Phase 1, if there is one and it has not run; whether it ran now."""
         if self._experiment.method == NONE:
-            return
+            return False
         started = time.perf_counter()
 
         def show(line: str) -> None:
-            if interrupted.is_set():
-                raise KeyboardInterrupt
             self._run.log_phase1(line)
             on_phase1(line)
 
         report = self._algorithm.prepare_intrinsic(show)
         self._warmup_steps = self._algorithm.warmup_env_steps()
         if report is None:
-            return
+            return False
         write_report_of_phase1(self._run.path, report)
-        self._progress.env_steps += report.env_steps
-        self._progress.seconds += time.perf_counter() - started
-        self._tracker.begin(self._progress.env_steps)
-        self._save()
+        self.progress.env_steps += report.env_steps
+        self.progress.seconds += time.perf_counter() - started
+        self._tracker.begin(self.progress.env_steps)
+        return True
 
-    def loop(
-        self,
-        interrupted: threading.Event,
-        checkpoint_every: int,
-        on_row: Callable[[Row], None],
-    ) -> None:
-        """Iterate until the experiment's stop."""
-        from tensorboardX import SummaryWriter
-
-        progress, stop = self._progress, self._experiment.stop
-        metrics = MetricsFile(self._run.metrics, keep_iterations=progress.iteration)
-        returns = RecentReturns(self._run.read_metrics())
-        done = progress.env_steps >= stop.env_steps
-        saved_at = time.monotonic()
-        purge = progress.env_steps if progress.iteration else None
-        with contextlib.closing(SummaryWriter(str(self._run.path), purge_step=purge)) as writer:
-            while not done:
-                row = self._iterate()
-                returns.add(row)
-                metrics.append(row)
-                for name, value in row.items():
-                    if math.isfinite(value):
-                        writer.add_scalar(name, value, progress.env_steps)
-                on_row(row)
-                target = stop.episode_return
-                solved = target is not None and row.get("episode_return_mean", -math.inf) >= target
-                done = solved or progress.env_steps >= stop.env_steps
-                due = progress.iteration % checkpoint_every == 0
-                if done or due or interrupted.is_set() or _long_ago(saved_at):
-                    saved_at = time.monotonic()
-                    self._save()
-                if interrupted.is_set() and not done:
-                    raise KeyboardInterrupt
-
-    def _iterate(self) -> Row:
-        """One iteration and its figures."""
-        progress = self._progress
+    def iterate(self) -> Row:
+        """One iteration: its figures, which are also written."""
+        if self._files is None:
+            self._files = _Files(self._run, self.progress, self._events)
+        progress, stop = self.progress, self._experiment.stop
         started = time.perf_counter()
         result = self._algorithm.train()
         elapsed = time.perf_counter() - started
@@ -168,7 +185,7 @@ class _Training:
         )
         progress.iteration += 1
         progress.seconds += elapsed
-        return {
+        row = {
             "iteration": progress.iteration,
             "env_steps": progress.env_steps,
             "seconds": progress.seconds,
@@ -176,6 +193,11 @@ class _Training:
             **row_figures(result, metric_prefixes(self._experiment)),
             **self._tracker.poll(self._algorithm, progress.env_steps),
         }
+        self._files.append(row)
+        target = stop.episode_return
+        solved = target is not None and row.get("episode_return_mean", -math.inf) >= target
+        self.done = solved or progress.env_steps >= stop.env_steps
+        return row
 
     def finish(self) -> dict[str, Any]:
         """Write the final figures."""
@@ -184,28 +206,59 @@ class _Training:
         write_json(self._run.result, result)
         return result
 
-    def _save(self) -> None:
-        self._run.add_checkpoint(self._progress.iteration, self._write, keep=self._keep)
+    def close(self) -> None:
+        """End the algorithm's processes and close the files."""
+        self._close_files()
+        self._algorithm.stop()
 
-    def _write(self, folder: Path) -> None:
-        self._algorithm.save_to_path(str((folder / "algorithm").resolve()))
-        self._tracker.save(folder / "exploration.npz")
-        write_json(folder / "progress.json", asdict(self._progress))
+    def _close_files(self) -> None:
+        if self._files is not None:
+            self._files.close()
+            self._files = None
+
+
+class _Files:
+    """metrics.csv and TensorBoard's events, which go on behind the present iteration."""
+
+    def __init__(self, run: RunDirectory, progress: Progress, events: bool) -> None:
+        self._metrics = MetricsFile(run.metrics, keep_iterations=progress.iteration)
+        self._returns = RecentReturns(run.read_metrics())
+        self._writer = None
+        if events:
+            from tensorboardX import SummaryWriter
+
+            purge = progress.env_steps if progress.iteration else None
+            self._writer = SummaryWriter(str(run.path), purge_step=purge)
+
+    def append(self, row: Row) -> None:
+        """Write a row, and give it the mean return of recent episodes."""
+        self._returns.add(row)
+        self._metrics.append(row)
+        if self._writer is None:
+            return
+        for name, value in row.items():
+            if math.isfinite(value):
+                self._writer.add_scalar(name, value, row["env_steps"])
+
+    def close(self) -> None:
+        """Finish what is being written."""
+        if self._writer is not None:
+            self._writer.close()
+
+
+def _until(interrupted: threading.Event, on_phase1: Callable[[str], None]) -> Callable[[str], None]:
+    """Passes lines on until Ctrl-C was pressed: then Phase 1 ends with the next one."""
+
+    def show(line: str) -> None:
+        if interrupted.is_set():
+            raise KeyboardInterrupt
+        on_phase1(line)
+
+    return show
 
 
 def _long_ago(moment: float) -> bool:
     return time.monotonic() - moment > _SAVE_SECONDS
-
-
-def _restore(run: RunDirectory, algorithm: Any, tracker: ExplorationTracker) -> _Progress:
-    checkpoint = run.latest_checkpoint()
-    if checkpoint is None:
-        return _Progress()
-    algorithm.restore_from_path(str((checkpoint / "algorithm").resolve()))
-    progress = _Progress(**json.loads((checkpoint / "progress.json").read_text()))
-    tracker.load(checkpoint / "exploration.npz", progress.env_steps)
-    logger.info("resumed from %s", checkpoint)
-    return progress
 
 
 def _check_budget(experiment: Experiment, algorithm: Any) -> None:
