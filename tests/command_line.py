@@ -5,7 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import warnings
 from pathlib import Path
+
+import pytest
+
+from rllib_rise import cli
 
 ROOT = Path(__file__).parent.parent
 TESTS = ROOT / "tests"
@@ -45,3 +50,16 @@ def rise(folder: Path, *arguments: str) -> subprocess.CompletedProcess:
         timeout=300,
         check=False,
     )
+
+
+def refused(folder: Path, patch: pytest.MonkeyPatch, capture: pytest.CaptureFixture, *words) -> str:
+    """What `rise` answers to arguments that it refuses, in this process: libraries are loaded."""
+    patch.chdir(folder)
+    patch.setenv("COLUMNS", "200")
+    patch.setattr(sys, "path", list(sys.path))
+    patch.setattr(sys, "argv", ["rise", *words])
+    with pytest.raises(SystemExit) as stopped, warnings.catch_warnings():
+        cli.main()
+    told = capture.readouterr()
+    assert stopped.value.code == 2, told
+    return told.out + told.err

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
-from command_line import rise
+from command_line import refused, rise
 
 SMALL = {
     "env": {"id": "rise/Maze-v0", "size": 5, "max_steps": 30},
@@ -185,9 +185,15 @@ def test_ctrl_c_saves_and_resume_goes_on(folder: Path):
         (("report", "."), "."),
     ],
 )
-def test_mistakes_get_one_sentence_and_leave_nothing_behind(folder: Path, arguments, words: str):
-    failed = rise(folder, *arguments)
-    assert failed.returncode == 2, failed.stdout + failed.stderr
-    assert words in failed.stdout + failed.stderr
-    assert "Traceback" not in failed.stdout + failed.stderr
+def test_mistakes_get_one_sentence_and_leave_nothing_behind(
+    folder: Path, monkeypatch, capsys, arguments, words: str
+):
+    assert words in refused(folder, monkeypatch, capsys, *arguments)
     assert not (folder / "runs").exists()
+
+
+def test_a_mistake_ends_the_command_with_a_sentence(folder: Path):
+    failed = rise(folder, "train", "small.yaml", "--set", "alpha=1.5")
+    assert failed.returncode == 2
+    assert failed.stdout.startswith("error: small.yaml: alpha=1.5 with form=")
+    assert "Traceback" not in failed.stdout + failed.stderr
