@@ -147,10 +147,13 @@ class Experiment(BaseModel):
 
 def load_experiment(path: Path, overrides: Iterable[str] = ()) -> Experiment:
     """Read a YAML file, apply `key=value` overrides, validate."""
-    return parse_experiment(apply_overrides(_read(path), overrides), source=str(path))
+    data = read_data(path)
+    if "search" in data:
+        raise ConfigError(f"{path} is a sweep: `rise tune {path}` runs it")
+    return parse_experiment(apply_overrides(data, overrides), source=str(path))
 
 
-def _read(path: Path, above: tuple[Path, ...] = ()) -> dict[str, Any]:
+def read_data(path: Path, above: tuple[Path, ...] = ()) -> dict[str, Any]:
     """The data of a file, over those of its `base`."""
     if path.resolve() in above:
         raise ConfigError(f"{path} is its own base")
@@ -165,7 +168,7 @@ def _read(path: Path, above: tuple[Path, ...] = ()) -> dict[str, Any]:
     base = data.pop("base", None)
     if base is None:
         return data
-    below = _read(path.parent / str(base), (*above, path.resolve()))
+    below = read_data(path.parent / str(base), (*above, path.resolve()))
     if "methods" in data:  # what is compared is the file's own affair
         below.pop("methods", None)
     return _over(below, data)
@@ -201,23 +204,35 @@ def apply_overrides(data: dict[str, Any], overrides: Iterable[str]) -> dict[str,
         path, separator, text = override.partition("=")
         if not separator or not path:
             raise ConfigError(f"--set {override!r}: write it as key=value, e.g. alpha=0.5")
-        keys = path.strip().split(".")
-        if len(keys) == 1 and keys[0] not in _top_level():
-            keys = ["intrinsic", *keys]
-        if keys == ["env"]:
-            keys = ["env", "id"]
-        if keys == ["intrinsic", "method"]:
-            data.setdefault("intrinsic", {})
-            if data["intrinsic"].get("method", "rise") != text:
-                data["intrinsic"] = {"method": text, **data.get("methods", {}).get(text, {})}
-            continue
-        node = data
-        for key in keys[:-1]:
-            node = node.setdefault(key, {})
-            if not isinstance(node, dict):
-                raise ConfigError(f"--set {override!r}: {key!r} holds a value, not a mapping")
-        node[keys[-1]] = _parse_value(text)
+        value = _parse_value(text)
+        try:
+            set_value(data, full_path(path.strip()), value)
+        except ConfigError as error:
+            raise ConfigError(f"--set {override!r}: {error}") from None
     return data
+
+
+def full_path(path: str) -> str:
+    """A path of `--set` in full: a bare name that is no top-level key means `intrinsic.<name>`."""
+    if path == "env":
+        return "env.id"
+    return path if "." in path or path in _top_level() else f"intrinsic.{path}"
+
+
+def set_value(data: dict[str, Any], path: str, value: Any) -> None:
+    """Put a value at a dotted path; another method begins with the settings that it has here."""
+    *above, last = path.split(".")
+    if path == "intrinsic.method":
+        data.setdefault("intrinsic", {})
+        if data["intrinsic"].get("method", "rise") != value:
+            data["intrinsic"] = {"method": value, **data.get("methods", {}).get(value, {})}
+        return
+    node = data
+    for key in above:
+        node = node.setdefault(key, {})
+        if not isinstance(node, dict):
+            raise ConfigError(f"{key!r} holds a value, not a mapping")
+    node[last] = value
 
 
 def build_config(experiment: Experiment) -> Any:

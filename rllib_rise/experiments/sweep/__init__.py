@@ -1,0 +1,1 @@
+"""Sweeps with Ray Tune: `rise tune SWEEP.yaml`."""

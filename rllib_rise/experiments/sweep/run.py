@@ -1,0 +1,180 @@
+"""Run a sweep with Ray Tune.
+
+<out>/sweep.json             what was asked
+<out>/runs/<trial>/          a run directory each, with trial.json: values and seed
+<out>/tune/                  Tune's own state and checkpoints
+<out>/phase1-cache/          fits of Phase 1, shared by the trials
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from ray import tune
+from ray.tune.schedulers import ASHAScheduler, PopulationBasedTraining, TrialScheduler
+from ray.tune.search import Repeater
+from ray.tune.search.basic_variant import BasicVariantGenerator
+
+from rllib_rise.errors import MissingExtraError, RiseError, RunDirectoryError
+from rllib_rise.experiments.run_directory import write_json
+from rllib_rise.experiments.sweep.schema import METRICS, Sweep
+from rllib_rise.experiments.sweep.trial import SweepTrial, trial_resources
+
+_STATE = "tune"
+_FAILURES = 2
+_CHECKPOINT_EVERY = 10
+# Tune writes what it knows of its trials this often; by default so seldom that short trials would
+# begin anew after the driver has died.
+_SNAPSHOT_SECONDS = "5"
+
+
+def run_sweep(
+    sweep: Sweep,
+    out: Path,
+    *,
+    resume: bool = False,
+    max_concurrent: int | None = None,
+    checkpoint_every: int = _CHECKPOINT_EVERY,
+    callbacks: list[tune.Callback] | None = None,
+) -> None:
+    """Run every trial; Ray must run.
+
+    Args:
+        sweep: What to run.
+        out: Where to write; must not exist unless `resume`.
+        resume: Go on with what is there. Finished trials are not run again.
+        max_concurrent: Trials at a time; by default as many as there are CPUs for.
+        checkpoint_every: Iterations between checkpoints of a trial.
+        callbacks: Of Tune's, for W&B, MLflow or a display.
+    """
+    os.environ.setdefault("TUNE_GLOBAL_CHECKPOINT_S", _SNAPSHOT_SECONDS)
+    going_on = _open(sweep, out, resume)
+    data = {
+        "experiment": sweep.experiment.resolved(),
+        "search": sweep.search.model_dump(mode="json"),
+    }
+    trainable = tune.with_resources(
+        tune.with_parameters(SweepTrial, sweep=data, out=str(out.resolve())),
+        trial_resources(sweep.experiment),
+    )
+    space = _param_space(sweep)
+    state = out.resolve() / _STATE
+    if going_on and tune.Tuner.can_restore(str(state)):
+        tuner = tune.Tuner.restore(
+            str(state),
+            trainable,
+            param_space=space,
+            resume_unfinished=True,
+            resume_errored=True,
+        )
+    else:
+        tuner = tune.Tuner(
+            trainable,
+            param_space=space,
+            tune_config=_tune_config(sweep, max_concurrent),
+            run_config=tune.RunConfig(
+                name=_STATE,
+                storage_path=str(out.resolve()),
+                failure_config=tune.FailureConfig(max_failures=_FAILURES),
+                checkpoint_config=tune.CheckpointConfig(
+                    checkpoint_frequency=checkpoint_every,
+                    checkpoint_at_end=True,
+                    num_to_keep=2,
+                ),
+                callbacks=callbacks,
+                verbose=0,
+            ),
+        )
+    results = tuner.fit()
+    failed = [str(error).strip().splitlines()[-1] for error in results.errors]
+    if failed:
+        raise RiseError(
+            f"{len(failed)} of {len(results)} trials failed ({'; '.join(failed)}); "
+            "mend and --resume"
+        )
+
+
+def _open(sweep: Sweep, out: Path, resume: bool) -> bool:
+    """Whether there is something to go on with."""
+    asked = {
+        "experiment": sweep.experiment.resolved(),
+        "search": sweep.search.model_dump(mode="json"),
+    }
+    path = out / "sweep.json"
+    if out.exists() and any(out.iterdir()):
+        if not resume:
+            raise RunDirectoryError(
+                f"{out} exists: go on with --resume, or choose another place with --out"
+            )
+        if not path.exists() or json.loads(path.read_text()) != asked:
+            raise RunDirectoryError(f"{out} holds something else: choose another place with --out")
+        return True
+    out.mkdir(parents=True, exist_ok=True)
+    write_json(path, asked)
+    return False
+
+
+def _param_space(sweep: Sweep) -> dict[str, Any]:
+    space = {dimension.path: dimension.domain() for dimension in sweep.search.dimensions()}
+    if sweep.search.searcher == "random":  # Optuna's trials are repeated instead
+        first = sweep.experiment.seed
+        space["seed"] = tune.grid_search(list(range(first, first + sweep.search.seeds)))
+    return space
+
+
+def _tune_config(sweep: Sweep, max_concurrent: int | None) -> tune.TuneConfig:
+    search, metric = sweep.search, METRICS[sweep.search.metric]
+    if search.searcher == "random":
+        # The same draws for every seed.
+        searcher: Any = BasicVariantGenerator(
+            constant_grid_search=True, random_state=sweep.experiment.seed
+        )
+        samples = search.samples
+    else:
+        searcher = Repeater(_optuna(metric, sweep.experiment.seed), repeat=search.seeds)
+        samples = search.samples * search.seeds
+    return tune.TuneConfig(
+        metric=metric,
+        mode="max",
+        search_alg=searcher,
+        scheduler=_scheduler(sweep),
+        num_samples=samples,
+        max_concurrent_trials=max_concurrent,
+    )
+
+
+def _optuna(metric: str, seed: int) -> Any:
+    if find_spec("optuna") is None:
+        raise MissingExtraError(
+            "search.searcher=optuna needs Optuna: pip install -c constraints.txt -e '.[tune]'"
+        )
+    from ray.tune.search.optuna import OptunaSearch
+
+    return OptunaSearch(metric=metric, mode="max", seed=seed)
+
+
+def _scheduler(sweep: Sweep) -> TrialScheduler | None:
+    search, budget = sweep.search, sweep.experiment.stop.env_steps
+    interval = max(1, int(search.patience * budget))
+    if search.scheduler == "asha":
+        return ASHAScheduler(
+            time_attr="env_steps", max_t=budget, grace_period=interval, reduction_factor=2
+        )
+    if search.scheduler == "pbt":
+        mutations = {
+            dimension.path: list(dimension.values)
+            if dimension.kind in ("grid", "choice")
+            else dimension.domain()
+            for dimension in search.dimensions()
+        }
+        return PopulationBasedTraining(
+            time_attr="env_steps",
+            perturbation_interval=interval,
+            hyperparam_mutations=mutations,
+            require_attrs=False,
+        )
+    return None

@@ -1,0 +1,76 @@
+"""One trial of a sweep: a run as of `rise train`, driven by Ray Tune."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ray import tune
+
+from rllib_rise.experiments.run_directory import RunDirectory, write_json
+from rllib_rise.experiments.schema import Experiment, parse_experiment
+from rllib_rise.experiments.session import needed_cpus, silence_rllib
+from rllib_rise.experiments.sweep.schema import Search, Sweep
+from rllib_rise.experiments.train import Training
+from rllib_rise.rllib.phase1.cache import CACHE_FOLDER
+
+RUNS, TRIAL = "runs", "trial.json"
+REPEATED = "__trial_index__"
+"""What Tune's `Repeater` calls the number of a repetition."""
+
+
+class SweepTrial(tune.Trainable):
+    """A run with the values that Tune has chosen; its files are in <sweep>/runs/<trial>."""
+
+    def setup(self, config: dict[str, Any], sweep: dict[str, Any], out: str) -> None:
+        """Build the algorithm. Phase 1 waits for the first step: it may come with a checkpoint."""
+        silence_rllib()
+        experiment = trial_experiment(sweep, config)
+        self._run = RunDirectory(Path(out) / RUNS / self.trial_id)
+        self._training = Training(
+            experiment, self._run, cache=Path(out) / CACHE_FOLDER, events=False
+        )
+        self._run.open(experiment.resolved())
+        write_json(
+            self._run.path / TRIAL, {"values": chosen_values(config), "seed": experiment.seed}
+        )
+        self._prepared = False
+
+    def step(self) -> dict[str, Any]:
+        """One iteration."""
+        if not self._prepared:
+            self._training.prepare()
+            self._prepared = True
+        row = dict(self._training.iterate())
+        if self._training.done:
+            self._training.finish()
+        return {**row, "done": self._training.done}
+
+    def save_checkpoint(self, checkpoint_dir: str) -> None:
+        """What a run needs to go on."""
+        self._training.write(Path(checkpoint_dir))
+
+    def load_checkpoint(self, checkpoint: Any) -> None:
+        """Go on from it, be it this trial's or, with population based training, another's."""
+        self._training.restore(Path(checkpoint))
+
+    def cleanup(self) -> None:
+        """End the algorithm's processes."""
+        self._training.close()
+
+
+def chosen_values(config: dict[str, Any]) -> dict[str, Any]:
+    """What Tune has chosen, by path, without the seed."""
+    return {path: value for path, value in config.items() if path not in ("seed", REPEATED)}
+
+
+def trial_experiment(sweep: dict[str, Any], config: dict[str, Any]) -> Experiment:
+    """The experiment of a trial, from plain data and what Tune has chosen."""
+    whole = Sweep(parse_experiment(sweep["experiment"]), Search.model_validate(sweep["search"]))
+    seed = config.get("seed", whole.experiment.seed + int(config.get(REPEATED, 0)))
+    return whole.with_values(chosen_values(config), seed)
+
+
+def trial_resources(experiment: Experiment) -> tune.PlacementGroupFactory:
+    """A CPU for the trial itself, one for each process that it starts."""
+    return tune.PlacementGroupFactory([{"CPU": 1.0}] * needed_cpus(experiment))
