@@ -31,7 +31,7 @@ $(VENV)/.package: pyproject.toml constraints.txt
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.package
-	@$(PIP) -e '.[cpu,dev,atari,bullet,minigrid]'
+	@$(PIP) -e '.[cpu,dev,atari,bullet,minigrid,tune]'
 	@touch $@
 
 demo: $(VENV)/.package

@@ -158,12 +158,52 @@ def compare(
     _point_to(report.write_report([directory]))
 
 
+@app.command()
+def tune(
+    sweep: Annotated[Path, typer.Argument(help="A YAML file, e.g. tune_experiments/alpha.yaml.")],
+    set_: Overrides = [],  # noqa: B006
+    out: Out = None,
+    resume: Resume = False,
+    max_concurrent: Annotated[
+        int | None,
+        typer.Option(min=1, help="Trials at a time; by default as many as there are CPUs for."),
+    ] = None,
+    address: Annotated[str | None, typer.Option(help="A running Ray cluster.")] = None,
+) -> None:
+    """Sweep settings with Ray Tune, every one of them over several seeds."""
+    from rllib_rise.experiments import display, report, session
+    from rllib_rise.experiments.sweep import results, run, schema
+
+    session.silence_rllib()
+    asked = schema.load_sweep(sweep, set_)
+    directory = out or Path("runs") / f"tune-{sweep.stem}"
+    cpus = session.needed_cpus(asked.experiment)
+    with (
+        session.ray_session(cpus=cpus, address=address),
+        display.CompareDisplay(console) as shown,
+    ):
+        run.run_sweep(
+            asked,
+            directory,
+            resume=resume,
+            max_concurrent=max_concurrent,
+            on_progress=shown.update,
+        )
+    rows = results.setting_rows(results.write_results(directory), asked.search.metric)
+    console.print(display.plain_table("settings, the best first", rows[:10]))
+    best = directory / "best.yaml"
+    console.print(f"best: rise train {best}", soft_wrap=True, highlight=False, markup=False)
+    _point_to(report.write_report([directory]))
+
+
 @app.command("report")
 def report_(
-    runs: Annotated[list[Path], typer.Argument(help="Run directories, or one comparison.")],
+    runs: Annotated[
+        list[Path], typer.Argument(help="Run directories, one comparison, or one sweep.")
+    ],
     out: Annotated[Path | None, typer.Option(help="The page to write.")] = None,
 ) -> None:
-    """Write one self-contained HTML page about runs or a comparison."""
+    """Write one self-contained HTML page about runs, a comparison or a sweep."""
     from rllib_rise.experiments import report
 
     _point_to(report.write_report(runs, out))

@@ -269,7 +269,7 @@ def _last_row(run: RunDirectory) -> dict[str, str]:
 
 def _figures(finished: list[dict[str, Any]]) -> dict[str, Any]:
     return {
-        figure: {**_as_json(_within(bootstrap_interval([values]), *bounds)), "runs": len(values)}
+        figure: {**_as_json(within(bootstrap_interval([values]), *bounds)), "runs": len(values)}
         for figure, bounds in FIGURES.items()
         if (values := _values(finished, figure))
     }
@@ -286,7 +286,7 @@ def _goal_figures(finished: list[dict[str, Any]], budget: int) -> dict[str, Any]
     }
 
 
-def _within(interval: Interval, lowest: float, highest: float) -> Interval:
+def within(interval: Interval, lowest: float, highest: float) -> Interval:
     """Cut off what the figure cannot reach: with few seeds intervals are wider than its range."""
     return replace(interval, low=max(interval.low, lowest), high=min(interval.high, highest))
 

@@ -14,6 +14,7 @@ from rllib_rise.experiments.sweep.run import _param_space
 from rllib_rise.experiments.sweep.schema import load_sweep
 from rllib_rise.experiments.sweep.trial import trial_experiment
 
+ROOT = Path(__file__).parents[2]
 EXPERIMENT = {
     "env": {"id": "rise/Maze-v0", "size": 5, "max_steps": 30},
     "seed": 7,
@@ -27,6 +28,11 @@ def written(folder: Path, **search: Any) -> Path:
     path = folder / "sweep.yaml"
     path.write_text(yaml.safe_dump({**EXPERIMENT, "search": search}))
     return path
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "tune_experiments").glob("*.yaml")), ids=str)
+def test_our_sweeps_are_valid(path: Path):
+    assert load_sweep(path).search.num_trials() >= 3
 
 
 def test_every_kind_of_range(tmp_path: Path):

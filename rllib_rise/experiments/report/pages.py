@@ -29,6 +29,7 @@ from rllib_rise.experiments.report.runs import (
     read_run,
     settled,
 )
+from rllib_rise.experiments.report.sweep_page import sweep_page
 from rllib_rise.experiments.report.visits import first_goal_panel, visit_panel
 
 _HOW_TO_READ = """Coverage is the share of the reachable cells that a run
@@ -41,10 +42,11 @@ were used for."""
 
 
 def write_report(paths: Sequence[Path], out: Path | None = None) -> Path:
-    """Write the page about one or more runs, or about one comparison.
+    """Write the page about one or more runs, about one comparison, or about one sweep.
 
     Args:
-        paths: Run directories, or a single comparison directory. Unfinished ones are welcome.
+        paths: Run directories, or the directory of a comparison or a sweep. Unfinished ones are
+            welcome.
         out: The page; by default `report.html` in the directory, or in the current folder where
             there are several. The data of the figures go into a folder beside it.
 
@@ -64,14 +66,18 @@ def write_report(paths: Sequence[Path], out: Path | None = None) -> Path:
     page = Path(out)
     if page.is_dir():
         page = page / "report.html"
-    comparisons = [path for path in paths if (path / "comparison.json").exists()]
-    if comparisons and len(paths) > 1:
-        raise RunDirectoryError(
-            f"{comparisons[0]} is a comparison: report on it alone, or on run directories in it"
-        )
-    title, body, panels = (
-        _comparison_page(comparisons[0], page) if comparisons else _runs_page(paths, page)
-    )
+    kinds = {"comparison": _comparison_page, "sweep": sweep_page}
+    for kind, make in kinds.items():
+        found = [path for path in paths if (path / f"{kind}.json").exists()]
+        if found and len(paths) > 1:
+            raise RunDirectoryError(
+                f"{found[0]} is a {kind}: report on it alone, or on run directories in it"
+            )
+        if found:
+            title, body, panels = make(found[0], page)
+            break
+    else:
+        title, body, panels = _runs_page(paths, page)
     write_data(panels, page)
     partial = page.with_name(page.name + ".partial")
     partial.write_text(document(title, "\n".join(body)), "utf-8")

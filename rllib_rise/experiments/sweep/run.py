@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from ray import tune
 from ray.tune.schedulers import ASHAScheduler, PopulationBasedTraining, TrialScheduler
@@ -20,13 +21,23 @@ from ray.tune.search import Repeater
 from ray.tune.search.basic_variant import BasicVariantGenerator
 
 from rllib_rise.errors import MissingExtraError, RiseError, RunDirectoryError
+from rllib_rise.experiments.compare import Entry, Progress
 from rllib_rise.experiments.run_directory import write_json
+from rllib_rise.experiments.sweep.results import label
 from rllib_rise.experiments.sweep.schema import METRICS, Sweep
-from rllib_rise.experiments.sweep.trial import SweepTrial, trial_resources
+from rllib_rise.experiments.sweep.trial import (
+    RUNS,
+    SweepTrial,
+    chosen_values,
+    trial_resources,
+    trial_seed,
+)
 
 _STATE = "tune"
 _FAILURES = 2
 _CHECKPOINT_EVERY = 10
+# With population based training a trial may go on from what another has long since left behind.
+_KEPT = {"none": 2, "asha": 2, "pbt": 8}
 # Tune writes what it knows of its trials this often; by default so seldom that short trials would
 # begin anew after the driver has died.
 _SNAPSHOT_SECONDS = "5"
@@ -39,7 +50,7 @@ def run_sweep(
     resume: bool = False,
     max_concurrent: int | None = None,
     checkpoint_every: int = _CHECKPOINT_EVERY,
-    callbacks: list[tune.Callback] | None = None,
+    on_progress: Callable[[list[Progress]], None] = lambda progress: None,
 ) -> None:
     """Run every trial; Ray must run.
 
@@ -49,9 +60,10 @@ def run_sweep(
         resume: Go on with what is there. Finished trials are not run again.
         max_concurrent: Trials at a time; by default as many as there are CPUs for.
         checkpoint_every: Iterations between checkpoints of a trial.
-        callbacks: Of Tune's, for W&B, MLflow or a display.
+        on_progress: Called with how far all trials are that were begun.
     """
     os.environ.setdefault("TUNE_GLOBAL_CHECKPOINT_S", _SNAPSHOT_SECONDS)
+    os.environ.setdefault("RAY_AIR_NEW_OUTPUT", "0")  # which greets whatever the verbosity
     going_on = _open(sweep, out, resume)
     data = {
         "experiment": sweep.experiment.resolved(),
@@ -61,6 +73,7 @@ def run_sweep(
         tune.with_parameters(SweepTrial, sweep=data, out=str(out.resolve())),
         trial_resources(sweep.experiment),
     )
+    _Watch.tell = staticmethod(on_progress)
     space = _param_space(sweep)
     state = out.resolve() / _STATE
     if going_on and tune.Tuner.can_restore(str(state)):
@@ -83,9 +96,9 @@ def run_sweep(
                 checkpoint_config=tune.CheckpointConfig(
                     checkpoint_frequency=checkpoint_every,
                     checkpoint_at_end=True,
-                    num_to_keep=2,
+                    num_to_keep=_KEPT[sweep.search.scheduler],
                 ),
-                callbacks=callbacks,
+                callbacks=[_Watch(sweep, out)],
                 verbose=0,
             ),
         )
@@ -96,6 +109,56 @@ def run_sweep(
             f"{len(failed)} of {len(results)} trials failed ({'; '.join(failed)}); "
             "mend and --resume"
         )
+
+
+class _Watch(tune.Callback):
+    """Tells how far the trials are.
+
+    Tune keeps its callbacks in a file, to have them again when it goes on. Whom to tell does not
+    belong there: that is this process' business, and so the class'.
+    """
+
+    tell: ClassVar[Callable[[list[Progress]], None]]
+
+    def __init__(self, sweep: Sweep, out: Path) -> None:
+        self._budget = sweep.experiment.stop.env_steps
+        self._sweep, self._out = sweep, out
+        self._known: dict[str, Progress] = {}
+
+    def on_trial_start(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
+        """It runs, for the first time or again."""
+        self._note(trial, "running")
+
+    def on_trial_result(
+        self, iteration: int, trials: Any, trial: Any, result: dict[str, Any], **info: Any
+    ) -> None:
+        """It has done an iteration."""
+        self._note(trial, "running", result)
+
+    def on_trial_complete(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
+        """It is done, or was stopped."""
+        steps = trial.last_result.get("env_steps", 0)
+        self._note(trial, "done" if steps >= self._budget else "stopped", trial.last_result)
+
+    def on_trial_error(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
+        """It has failed, perhaps not for the last time."""
+        self._note(trial, "failed")
+
+    def _note(self, trial: Any, state: str, result: dict[str, Any] | None = None) -> None:
+        before = self._known.get(trial.trial_id)
+        result = result or {}
+        self._known[trial.trial_id] = Progress(
+            Entry(
+                label(chosen_values(trial.config)),
+                trial_seed(self._sweep, trial.config),
+                self._out / RUNS / trial.trial_id,
+            ),
+            env_steps=int(result.get("env_steps", before.env_steps if before else 0)),
+            budget=self._budget,
+            state=state,
+            coverage=result.get("coverage", before.coverage if before else None),
+        )
+        type(self).tell(list(self._known.values()))
 
 
 def _open(sweep: Sweep, out: Path, resume: bool) -> bool:
@@ -131,7 +194,9 @@ def _tune_config(sweep: Sweep, max_concurrent: int | None) -> tune.TuneConfig:
     if search.searcher == "random":
         # The same draws for every seed.
         searcher: Any = BasicVariantGenerator(
-            constant_grid_search=True, random_state=sweep.experiment.seed
+            constant_grid_search=True,
+            random_state=sweep.experiment.seed,
+            max_concurrent=max_concurrent or 0,
         )
         samples = search.samples
     else:
@@ -144,6 +209,7 @@ def _tune_config(sweep: Sweep, max_concurrent: int | None) -> tune.TuneConfig:
         scheduler=_scheduler(sweep),
         num_samples=samples,
         max_concurrent_trials=max_concurrent,
+        trial_dirname_creator=lambda trial: trial.trial_id,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -20,24 +21,39 @@ REPEATED = "__trial_index__"
 
 
 class SweepTrial(tune.Trainable):
-    """A run with the values that Tune has chosen; its files are in <sweep>/runs/<trial>."""
+    """A run with the values that Tune has chosen; its files are in <sweep>/runs/<trial>.
+
+    trial.json says which values and which seed, and behind which iterations it was restored.
+    """
 
     def setup(self, config: dict[str, Any], sweep: dict[str, Any], out: str) -> None:
         """Build the algorithm. Phase 1 waits for the first step: it may come with a checkpoint."""
         silence_rllib()
         experiment = trial_experiment(sweep, config)
         self._run = RunDirectory(Path(out) / RUNS / self.trial_id)
+        self._training: Training | None = None
+        if self._run.finished:  # which Tune did not live to learn
+            return
         self._training = Training(
             experiment, self._run, cache=Path(out) / CACHE_FOLDER, events=False
         )
         self._run.open(experiment.resolved())
-        write_json(
-            self._run.path / TRIAL, {"values": chosen_values(config), "seed": experiment.seed}
-        )
+        self._about: dict[str, Any] = {
+            "values": chosen_values(config),
+            "seed": experiment.seed,
+            "restored": [],
+        }
+        file = self._run.path / TRIAL
+        if file.exists():  # it was interrupted, or gets other values
+            self._about["restored"] = json.loads(file.read_text())["restored"]
+        write_json(file, self._about)
         self._prepared = False
 
     def step(self) -> dict[str, Any]:
         """One iteration."""
+        if self._training is None:
+            last = self._run.read_metrics()[-1]
+            return {**{k: v for k, v in last.items() if v is not None}, "done": True}
         if not self._prepared:
             self._training.prepare()
             self._prepared = True
@@ -48,15 +64,21 @@ class SweepTrial(tune.Trainable):
 
     def save_checkpoint(self, checkpoint_dir: str) -> None:
         """What a run needs to go on."""
-        self._training.write(Path(checkpoint_dir))
+        if self._training is not None:
+            self._training.write(Path(checkpoint_dir))
 
     def load_checkpoint(self, checkpoint: Any) -> None:
         """Go on from it, be it this trial's or, with population based training, another's."""
+        if self._training is None:
+            return
         self._training.restore(Path(checkpoint))
+        self._about["restored"].append(self._training.progress.iteration)
+        write_json(self._run.path / TRIAL, self._about)
 
     def cleanup(self) -> None:
         """End the algorithm's processes."""
-        self._training.close()
+        if self._training is not None:
+            self._training.close()
 
 
 def chosen_values(config: dict[str, Any]) -> dict[str, Any]:
@@ -67,8 +89,12 @@ def chosen_values(config: dict[str, Any]) -> dict[str, Any]:
 def trial_experiment(sweep: dict[str, Any], config: dict[str, Any]) -> Experiment:
     """The experiment of a trial, from plain data and what Tune has chosen."""
     whole = Sweep(parse_experiment(sweep["experiment"]), Search.model_validate(sweep["search"]))
-    seed = config.get("seed", whole.experiment.seed + int(config.get(REPEATED, 0)))
-    return whole.with_values(chosen_values(config), seed)
+    return whole.with_values(chosen_values(config), trial_seed(whole, config))
+
+
+def trial_seed(sweep: Sweep, config: dict[str, Any]) -> int:
+    """The seed that Tune has chosen, or that of a repetition."""
+    return config.get("seed", sweep.experiment.seed + int(config.get(REPEATED, 0)))
 
 
 def trial_resources(experiment: Experiment) -> tune.PlacementGroupFactory:

@@ -1,0 +1,191 @@
+"""The page about a sweep."""
+
+from __future__ import annotations
+
+import itertools
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rllib_rise.experiments.compare import FIGURES, within
+from rllib_rise.experiments.display import duration
+from rllib_rise.experiments.report.curves import comparison_curves
+from rllib_rise.experiments.report.html import escape, fact_list, folded, paragraph, table
+from rllib_rise.experiments.report.panels import Panel, figure_section
+from rllib_rise.experiments.report.runs import read_run
+from rllib_rise.experiments.report.sweep_charts import Response, draw_pair, draw_response
+from rllib_rise.experiments.statistics import bootstrap_interval
+from rllib_rise.experiments.sweep.results import Setting, Trial, read_sweep, short, write_results
+
+_SHOWN = 10
+# With more distinct values than this share of the trials, a mean per value is one of single runs.
+_FEW = 0.5
+_MOST_CELLS = 64
+_BEST, _WORST = "best", "worst"
+_COLORS = {_BEST: "#0072B2", _WORST: "#D55E00"}
+
+
+def sweep_page(out: Path, page: Path) -> tuple[str, list[str], list[Panel]]:
+    """Title, body and panels."""
+    sweep, found = read_sweep(out), write_results(out)
+    metric, trials = sweep.search.metric, [t for s in found for t in s.trials]
+    paths = [dimension.path for dimension in sweep.search.dimensions()]
+    title = f"Sweep of {', '.join(map(short, paths))} on {sweep.experiment.env.id}"
+    panels = [
+        *_responses(trials, paths, metric),
+        *_pairs(trials, paths, metric),
+        *_extremes(found),
+    ]
+    body = [
+        f"<h1>{escape(title)}</h1>",
+        paragraph(
+            "subtitle",
+            escape(
+                f"{sweep.experiment.algorithm}, {sweep.experiment.stop.env_steps:,} environment "
+                f"steps per trial, {sweep.search.seeds} seeds per setting"
+            ),
+        ),
+        *_headline(found, metric),
+        fact_list(_cost(trials)),
+        table([_line(setting, metric) for setting in found[:_SHOWN]], {}, caption=_caption(found)),
+        figure_section(panels, page),
+        folded("How to run the best one", _command(out, page)),
+    ]
+    return title, body, panels
+
+
+def _headline(found: Sequence[Setting], metric: str) -> list[str]:
+    best = found[0]
+    if best.metric is None:
+        return [paragraph("note", "No trial is finished yet.")]
+    rivals = [s for s in found[1:] if s.metric and _overlap(s, best)]
+    text = f"<b>{escape(best.label)}</b> has the highest {metric}, {_interval(best)}"
+    if rivals:
+        text += f", but not clearly above {len(rivals)} of the {len(found) - 1} others"
+    return [paragraph("headline", f"{text}.")]
+
+
+def _overlap(one: Setting, other: Setting) -> bool:
+    assert one.metric is not None
+    assert other.metric is not None
+    limits = (one.metric.low, one.metric.high, other.metric.low, other.metric.high)
+    if not np.isfinite(limits).all():
+        return True
+    return one.metric.high >= other.metric.low and other.metric.high >= one.metric.low
+
+
+def _interval(setting: Setting) -> str:
+    found = setting.metric
+    if found is None:
+        return "–"
+    if not np.isfinite(found.low):
+        return f"{found.estimate:.3g}"
+    return f"{found.estimate:.3g} [{found.low:.3g}, {found.high:.3g}]"
+
+
+def _cost(trials: Sequence[Trial]) -> dict[str, str]:
+    seconds = sum(trial.figures["seconds"] or 0 for trial in trials)
+    steps = sum(trial.figures["env_steps"] for trial in trials)
+    stopped = sum(trial.state == "stopped" for trial in trials)
+    return {
+        "trials": f"{len(trials)}" + (f", {stopped} stopped early" if stopped else ""),
+        "environment steps": f"{steps:,}",
+        "time, added up": duration(seconds),
+    }
+
+
+def _line(setting: Setting, metric: str) -> dict[str, Any]:
+    finished = sum(trial.run.finished for trial in setting.trials)
+    return {
+        "setting": setting.label,
+        metric: _interval(setting),
+        "finished": f"{finished} of {len(setting.trials)}",
+    }
+
+
+def _caption(found: Sequence[Setting]) -> str:
+    many = f"The {_SHOWN} best of {len(found)} settings" if len(found) > _SHOWN else "Settings"
+    return f"{many}; IQM and 95 % interval over seeds (few seeds make it wide)"
+
+
+def _responses(trials: Sequence[Trial], paths: Sequence[str], metric: str) -> list[Panel]:
+    panels = []
+    for path in paths:
+        dots = [
+            (_key(trial.values[path]), float(trial.figures[metric]))
+            for trial in trials
+            if trial.run.finished and trial.figures.get(metric) is not None
+        ]
+        if len({value for value, _ in dots}) < 2:
+            continue
+        values = dict.fromkeys(value for value, _ in dots)
+        few = len(values) <= _FEW * len(dots)
+        means = {
+            value: within(
+                bootstrap_interval([[y for v, y in dots if v == value]], np.mean), *FIGURES[metric]
+            )
+            for value in (values if few else ())
+        }
+        name = f"response_{short(path).replace('.', '_')}"
+        caption = "A dot per finished trial, whatever the other parameters were."
+        if few:
+            caption += " Line: mean and 95 % interval over the trials with the same value."
+        data = [{short(path): value, metric: y} for value, y in dots]
+        svg = draw_response(name, Response(short(path), dots, means), metric)
+        panels.append(Panel(name, svg, caption, data))
+    return panels
+
+
+def _pairs(trials: Sequence[Trial], paths: Sequence[str], metric: str) -> list[Panel]:
+    panels = []
+    for first, second in itertools.combinations(paths, 2):
+        cells: dict[tuple[Any, Any], list[float]] = {}
+        for trial in trials:
+            if trial.run.finished and trial.figures.get(metric) is not None:
+                key = (_key(trial.values[first]), _key(trial.values[second]))
+                cells.setdefault(key, []).append(float(trial.figures[metric]))
+        sides = [len({key[i] for key in cells}) for i in (0, 1)]
+        # A map of single trials, or of one row, says no more than the dots above.
+        grid = min(sides, default=0) >= 2 and sides[0] * sides[1] <= _MOST_CELLS
+        if not grid or len(cells) < sides[0] * sides[1] / 2:
+            continue
+        means = {key: float(np.mean(values)) for key, values in cells.items()}
+        names = (short(first), short(second))
+        name = f"pair_{names[0]}_{names[1]}".replace(".", "_")
+        data = [
+            {names[0]: key[0], names[1]: key[1], metric: value, "trials": len(cells[key])}
+            for key, value in means.items()
+        ]
+        svg = draw_pair(name, names, means, metric)
+        panels.append(Panel(name, svg, "Mean over seeds and all other parameters.", data))
+    return panels
+
+
+def _extremes(found: Sequence[Setting]) -> list[Panel]:
+    """Learning curves of the best and the worst setting."""
+    finished = [setting for setting in found if setting.metric is not None]
+    if len(finished) < 2:
+        return []
+    chosen = {_BEST: finished[0], _WORST: finished[-1]}
+    groups = {
+        name: [read_run(trial.run.path) for trial in setting.trials]
+        for name, setting in chosen.items()
+    }
+    labels = "; ".join(f"{name}: {setting.label}" for name, setting in chosen.items())
+    return [
+        Panel(panel.name, panel.svg, f"{labels}. {panel.caption}", panel.data, panel.shape)
+        for panel in comparison_curves(groups, _COLORS)
+    ]
+
+
+def _command(out: Path, page: Path) -> str:
+    command = shlex.join(["rise", "train", str(out / "best.yaml"), "--out", "NEW_FOLDER"])
+    return f"<pre>{escape(command)}</pre>"
+
+
+def _key(value: Any) -> Any:
+    """Lists and mappings as text, so that they can be told apart."""
+    return value if isinstance(value, int | float | str) else str(value)

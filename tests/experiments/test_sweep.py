@@ -1,0 +1,172 @@
+"""`rise tune`: trials, their results, and what happens when the driver dies."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from command_line import finish, rise, start
+
+pytestmark = pytest.mark.slow
+
+EXPERIMENT: dict[str, Any] = {
+    "env": {"id": "rise/Maze-v0", "size": 5, "max_steps": 30},
+    "stop": {"env_steps": 1024},
+    "rllib": {
+        "num_env_runners": 0,
+        "num_envs_per_env_runner": 2,
+        "train_batch_size_per_learner": 128,
+        "minibatch_size": 64,
+        "num_epochs": 1,
+        "model_config": {"fcnet_hiddens": [16]},
+    },
+    "intrinsic": {"method": "rise", "lambda_0": 0.1, "k": "auto", "warmup_steps": 200},
+}
+
+
+def written(folder: Path, search: dict[str, Any], **changes: Any) -> None:
+    data = {**EXPERIMENT, **changes, "search": search}
+    (folder / "sweep.yaml").write_text(yaml.safe_dump(data))
+
+
+def rows(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="") as stream:
+        return list(csv.DictReader(stream))
+
+
+def abouts(out: Path) -> list[dict[str, Any]]:
+    return [json.loads(path.read_text()) for path in sorted(out.glob("runs/*/trial.json"))]
+
+
+def test_a_grid_over_seeds_shares_the_fits_of_phase_1(tmp_path: Path):
+    space = {"lambda_0": {"grid": [0.01, 0.1]}, "kappa": {"uniform": [0, 0.001]}}
+    written(tmp_path, {"space": space, "seeds": 2, "metric": "coverage"})
+    done = rise(tmp_path, "tune", "sweep.yaml")
+    assert done.returncode == 0, done.stdout + done.stderr
+    out = tmp_path / "runs" / "tune-sweep"
+    trials = rows(out / "trials.csv")
+    assert sorted((t["lambda_0"], t["seed"]) for t in trials) == [
+        ("0.01", "0"), ("0.01", "1"), ("0.1", "0"), ("0.1", "1"),
+    ]  # fmt: skip
+    assert len({trial["kappa"] for trial in trials}) == 1  # the same draw for every seed
+    assert {trial["state"] for trial in trials} == {"done"}
+    # Every seed collects observations of its own: one fit for each, and not for every trial.
+    assert len(list(out.glob("phase1-cache/*.safetensors"))) == 2
+    settings = rows(out / "settings.csv")
+    assert [setting["finished"] for setting in settings] == ["2", "2"]
+    assert "response_lambda_0" in (out / "report.html").read_text()
+    assert list(out.glob("tune/*/events.out.tfevents.*"))  # TensorBoard's files
+
+    best = rise(tmp_path, "train", str(out / "best.yaml"), "--out", "best")
+    assert best.returncode == 0, best.stdout + best.stderr
+    chosen = yaml.safe_load((tmp_path / "best" / "config.yaml").read_text())["intrinsic"]
+    assert f"{chosen['lambda_0']:g}" == settings[0]["lambda_0"]
+
+
+def test_after_a_killed_driver_trials_go_on_and_finished_ones_stay(tmp_path: Path):
+    stop = {"env_steps": 12_000}
+    written(tmp_path, {"space": {"lambda_0": {"grid": [0.01, 0.1]}}, "seeds": 2}, stop=stop)
+    process = start(tmp_path, "tune", "sweep.yaml", "--max-concurrent", "1")
+    out = tmp_path / "runs" / "tune-sweep"
+    deadline = time.monotonic() + 240
+    # One is done, and the next has a checkpoint that Tune knows of.
+    while not (_finished(out) and _known_checkpoint(out)):
+        assert process.poll() is None, process.communicate()[0]
+        assert time.monotonic() < deadline
+        time.sleep(0.5)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+    finished = {path: path.stat().st_mtime_ns for path in _finished(out)}
+    assert 1 <= len(finished) < 4
+
+    finish(start(tmp_path, "tune", "sweep.yaml", "--max-concurrent", "1", "--resume"))
+    assert len(_finished(out)) == 4
+    assert {path: path.stat().st_mtime_ns for path in finished} == finished
+    restored = [about["restored"] for about in abouts(out)]
+    assert sum(map(bool, restored)) == 1
+    assert max(restored)[0] > 1
+    for folder in out.glob("runs/*/"):
+        iterations = [int(row["iteration"]) for row in rows(folder / "metrics.csv")]
+        assert iterations == list(range(1, len(iterations) + 1))
+
+
+def _finished(out: Path) -> list[Path]:
+    return sorted(out.glob("runs/*/result.json"))
+
+
+def _known_checkpoint(out: Path) -> bool:
+    """Whether Tune has written its state behind a checkpoint of a trial that is not finished."""
+    unfinished = [path for path in out.glob("runs/*/") if not (path / "result.json").exists()]
+    states = [path.stat().st_mtime for path in out.glob("tune/experiment_state-*.json")]
+    checkpoints = [
+        path.stat().st_mtime
+        for run in unfinished
+        for path in out.glob(f"tune/{run.name}/checkpoint_*")
+    ]
+    return bool(states and checkpoints) and max(states) > min(checkpoints) + 1
+
+
+def test_asha_ends_bad_trials_early(tmp_path: Path):
+    search = {
+        "space": {"rllib.lr": {"grid": [0.0, 0.001, 0.003, 0.01]}},
+        "seeds": 2,
+        "metric": "coverage",
+        "scheduler": "asha",
+        "patience": 0.25,
+    }
+    written(tmp_path, search, stop={"env_steps": 4096})
+    done = rise(tmp_path, "tune", "sweep.yaml", "--set", "k=3")
+    assert done.returncode == 0, done.stdout + done.stderr
+    trials = rows(tmp_path / "runs" / "tune-sweep" / "trials.csv")
+    stopped = [trial for trial in trials if trial["state"] == "stopped"]
+    assert 0 < len(stopped) < len(trials) == 8
+    assert all(1024 <= int(trial["env_steps"]) < 4096 for trial in stopped)
+
+
+def test_pbt_changes_the_weight_without_a_second_phase_1(tmp_path: Path):
+    search = {
+        "space": {"lambda_0": {"log_uniform": [0.001, 1.0]}},
+        "samples": 2,
+        "seeds": 2,
+        "metric": "coverage",
+        "scheduler": "pbt",
+        "patience": 0.2,
+    }
+    written(tmp_path, search, stop={"env_steps": 2560})
+    done = rise(tmp_path, "tune", "sweep.yaml")
+    assert done.returncode == 0, done.stdout + done.stderr
+    out = tmp_path / "runs" / "tune-sweep"
+    copied = [about for about in abouts(out) if about["restored"]]
+    assert copied
+    tables = [rows(path) for path in sorted(out.glob("runs/*/metrics.csv"))]
+    assert any(len({row["intrinsic_lambda"] for row in table}) > 1 for table in tables)
+    # A trial that copies another goes on with that one's encoder and k: there are those of the two
+    # fits, one for each seed, and no others.
+    assert len(list(out.glob("phase1-cache/*.safetensors"))) == 2
+    assert len({row["rise_k"] for table in tables for row in table}) <= 2
+    for about, table in zip(abouts(out), tables, strict=True):
+        assert len({row["intrinsic_warmup_steps"] for row in table}) == 1, about
+
+
+def test_optuna_proposes_and_every_proposal_is_repeated(tmp_path: Path):
+    pytest.importorskip("optuna")
+    search = {
+        "space": {"lambda_0": {"log_uniform": [0.001, 0.1]}},
+        "samples": 3,
+        "seeds": 2,
+        "metric": "coverage",
+        "searcher": "optuna",
+    }
+    written(tmp_path, search)
+    done = rise(tmp_path, "tune", "sweep.yaml", "--set", "k=3")
+    assert done.returncode == 0, done.stdout + done.stderr
+    settings = rows(tmp_path / "runs" / "tune-sweep" / "settings.csv")
+    assert [setting["finished"] for setting in settings] == ["2", "2", "2"]
+    assert {about["seed"] for about in abouts(tmp_path / "runs" / "tune-sweep")} == {0, 1}
