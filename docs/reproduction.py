@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from rllib_rise.experiments.reproduce import contours, maze, theory
-from rllib_rise.experiments.reproduce.record import read_rows, write_figure
+from rllib_rise.experiments.reproduce.record import write_figure
+from rllib_rise.experiments.tables import read_rows
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "reproduction.md"

@@ -11,7 +11,8 @@ from rllib_rise.bench.measure import median
 from rllib_rise.bench.training import all_methods
 from rllib_rise.experiments.report.canvas import HALF, as_svg, house_style, method_colors
 from rllib_rise.experiments.reproduce.paper_tables import METHODS
-from rllib_rise.experiments.reproduce.record import OnProgress, write_figure, write_rows
+from rllib_rise.experiments.reproduce.record import OnProgress, write_figure
+from rllib_rise.experiments.tables import write_rows
 
 _FORMS = {"small": "quick", "workstation": "full", "paper": "full"}
 

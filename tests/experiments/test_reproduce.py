@@ -21,9 +21,10 @@ from rllib_rise.experiments.reproduce.contours import draw as draw_contours
 from rllib_rise.experiments.reproduce.deep import SUITES, Plan, deep, draw_curves, paper_table
 from rllib_rise.experiments.reproduce.maze import ARMS, BASELINE, maze, pairs, summary
 from rllib_rise.experiments.reproduce.paper_tables import ATARI, BULLET, METHODS
-from rllib_rise.experiments.reproduce.record import open_folder, read_rows
+from rllib_rise.experiments.reproduce.record import open_folder
 from rllib_rise.experiments.reproduce.theory import best_distribution, cover_time, theory
 from rllib_rise.experiments.statistics import bootstrap_interval
+from rllib_rise.experiments.tables import read_rows
 from rllib_rise.tabular import FiniteMDP, discrete_renyi_entropy, expected_cover_time, mepc
 from rllib_rise.tabular.maze_learning import Arm
 from rllib_rise.tabular.mdp import deterministic_mdp, random_mdp

@@ -18,12 +18,8 @@ from matplotlib.figure import Figure
 from scipy import stats
 
 from rllib_rise.experiments.report.canvas import FULL, as_svg, house_style
-from rllib_rise.experiments.reproduce.record import (
-    OnProgress,
-    read_rows,
-    write_figure,
-    write_rows,
-)
+from rllib_rise.experiments.reproduce.record import OnProgress, write_figure
+from rllib_rise.experiments.tables import read_rows, write_rows
 from rllib_rise.tabular import discrete_renyi_entropy, expected_cover_time
 from rllib_rise.tabular.entropies import FloatArray
 

@@ -19,15 +19,11 @@ from rllib_rise.errors import ConfigError
 from rllib_rise.experiments.compare import Progress, compare, entries
 from rllib_rise.experiments.report.canvas import FULL, as_svg, house_style, method_colors
 from rllib_rise.experiments.reproduce.paper_tables import ATARI, BULLET, METHODS, Numbers
-from rllib_rise.experiments.reproduce.record import (
-    OnProgress,
-    read_rows,
-    write_figure,
-    write_rows,
-)
+from rllib_rise.experiments.reproduce.record import OnProgress, write_figure
 from rllib_rise.experiments.run_directory import RunDirectory
 from rllib_rise.experiments.schema import load_experiment
 from rllib_rise.experiments.statistics import FloatArray, bootstrap_interval
+from rllib_rise.experiments.tables import read_rows, write_rows
 
 Row = dict[str, Any]
 

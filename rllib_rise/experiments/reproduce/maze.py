@@ -21,13 +21,9 @@ from scipy import stats
 
 from rllib_rise.envs.maze_structure import Layout
 from rllib_rise.experiments.report.canvas import FULL, INK, as_svg, house_style
-from rllib_rise.experiments.reproduce.record import (
-    OnProgress,
-    read_rows,
-    write_figure,
-    write_rows,
-)
+from rllib_rise.experiments.reproduce.record import OnProgress, write_figure
 from rllib_rise.experiments.statistics import bootstrap_interval, censored_median
+from rllib_rise.experiments.tables import read_rows, write_rows
 from rllib_rise.tabular.maze_learning import Arm, make_mazes, steps_to_cover
 
 BASELINE = "Q-learning"

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import csv
 import json
-from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from rllib_rise.errors import ConfigError
 from rllib_rise.experiments.report.panels import standalone
@@ -54,33 +52,6 @@ def open_folder(out: Path, target: str, scale: str, *, keep: bool) -> None:
     write_json(path, about)
 
 
-def write_rows(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    """A CSV with a column per key; numbers with the digits that mean something."""
-    with path.open("w", newline="") as stream:
-        writer = csv.DictWriter(stream, list(rows[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows({key: _short(value) for key, value in row.items()} for row in rows)
-
-
-def read_rows(path: Path) -> list[dict[str, Any]]:
-    """What `write_rows` wrote, numbers as numbers."""
-    with path.open() as stream:
-        return [{key: _value(text) for key, text in row.items()} for row in csv.DictReader(stream)]
-
-
 def write_figure(path: Path, svg: str) -> None:
     """An SVG file of its own."""
     path.write_text(standalone(svg) + "\n")
-
-
-def _value(text: str) -> Any:
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text
-
-
-def _short(value: Any) -> Any:
-    return f"{value:.6g}" if isinstance(value, float) else value

@@ -18,12 +18,8 @@ from matplotlib.ticker import FuncFormatter
 
 from rllib_rise.envs.maze_structure import generate_maze
 from rllib_rise.experiments.report.canvas import FULL, as_svg, house_style, method_colors
-from rllib_rise.experiments.reproduce.record import (
-    OnProgress,
-    read_rows,
-    write_figure,
-    write_rows,
-)
+from rllib_rise.experiments.reproduce.record import OnProgress, write_figure
+from rllib_rise.experiments.tables import read_rows, write_rows
 from rllib_rise.tabular import expected_cover_time, mepc
 from rllib_rise.tabular.entropies import FloatArray
 from rllib_rise.tabular.mdp import FiniteMDP, deterministic_mdp, random_mdp

@@ -18,12 +18,12 @@ import yaml
 
 from rllib_rise.errors import RunDirectoryError
 from rllib_rise.experiments.compare import FIGURES, within
-from rllib_rise.experiments.reproduce.record import write_rows
 from rllib_rise.experiments.run_directory import RunDirectory, write_text
 from rllib_rise.experiments.schema import parse_experiment
 from rllib_rise.experiments.statistics import Interval, bootstrap_interval
 from rllib_rise.experiments.sweep.schema import METRICS, Search, Sweep
 from rllib_rise.experiments.sweep.trial import RUNS, TRIAL
+from rllib_rise.experiments.tables import write_rows
 
 _FIGURES = ("return", "coverage", "first_goal_steps")
 
