@@ -197,7 +197,8 @@ def title(suite: Suite, runs: Sequence[Row]) -> str:
     seeds = len({run["seed"] for run in runs})
     of = "" if steps >= 10_000_000 else f", {10_000_000 / steps:,.0f} times fewer than the paper's"
     figure = suite.result.replace("_", " ")
-    return f"{figure} in thousands after {steps:,} steps{of}; {seeds} seeds"
+    runs_each = f"{seeds} seed{'s' if seeds > 1 else ''}"
+    return f"{figure} in thousands after {steps:,} steps{of}; {runs_each}"
 
 
 def paper_table(suite: Suite, runs: Sequence[Row]) -> list[Row]:
