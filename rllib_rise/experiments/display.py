@@ -175,7 +175,8 @@ class Lines:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        self._bar.stop()
+        if self._console.is_terminal:
+            self._bar.stop()
 
     def update(self, line: str, share: float | None = None) -> None:
         """Show what is being done, and how much of it all is done."""

@@ -36,13 +36,9 @@ def out(tmp_path: Path) -> Path:
     path = tmp_path / "sweep.yaml"
     path.write_text(yaml.safe_dump(EXPERIMENT))
     sweep = load_sweep(path)
-    asked = {
-        "experiment": sweep.experiment.resolved(),
-        "search": sweep.search.model_dump(mode="json"),
-    }
     folder = tmp_path / "out"
     folder.mkdir()
-    (folder / "sweep.json").write_text(json.dumps(asked))
+    (folder / "sweep.json").write_text(json.dumps(sweep.as_data()))
     cases = [(a, w, seed) for a in (0.1, 0.5) for w in (0.01, 0.1) for seed in (0, 1)]
     for number, (alpha, weight, seed) in enumerate(cases):
         values = {"intrinsic.alpha": alpha, "intrinsic.lambda_0": weight}

@@ -62,10 +62,7 @@ def test_every_kind_of_range(tmp_path: Path):
 
 def test_a_trial_is_the_experiment_with_its_values_and_seed(tmp_path: Path):
     sweep = load_sweep(written(tmp_path, space={"alpha": {"grid": [0.1, 0.5]}}))
-    data = {
-        "experiment": sweep.experiment.resolved(),
-        "search": sweep.search.model_dump(mode="json"),
-    }
+    data = sweep.as_data()
     chosen = {"intrinsic.alpha": 0.5, "rllib.lr": 0.01, "seed": 9}
     trial = trial_experiment(data, chosen)
     assert (trial.intrinsic["alpha"], trial.rllib["lr"], trial.seed) == (0.5, 0.01, 9)

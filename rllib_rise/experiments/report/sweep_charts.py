@@ -73,7 +73,7 @@ def draw_pair(
     with house_style():
         figure = Figure(figsize=(HALF, 1.2 + 0.4 * len(rows)), layout="constrained")
         axes = figure.add_subplot()
-        image = axes.imshow(grid, cmap="viridis", aspect="auto")
+        axes.imshow(grid, cmap="viridis", aspect="auto")
         middle = (np.nanmin(grid) + np.nanmax(grid)) / 2
         for (row, column), value in np.ndenumerate(grid):
             if np.isfinite(value):
@@ -85,7 +85,6 @@ def draw_pair(
         axes.set_xlabel(parameters[1])
         axes.set_ylabel(parameters[0])
         axes.set_title(f"mean {metric}", loc="left", fontsize=10, fontweight="bold", color=INK)
-        image.set_rasterized(False)
         return as_svg(figure, name, f"{metric} over {parameters[0]} and {parameters[1]}")
 
 

@@ -52,7 +52,7 @@ def sweep_page(out: Path, page: Path) -> tuple[str, list[str], list[Panel]]:
         fact_list(_cost(trials)),
         table([_line(setting, metric) for setting in found[:_SHOWN]], {}, caption=_caption(found)),
         figure_section(panels, page),
-        folded("How to run the best one", _command(out, page)),
+        folded("How to run the best one", _command(out)),
     ]
     return title, body, panels
 
@@ -181,7 +181,7 @@ def _extremes(found: Sequence[Setting]) -> list[Panel]:
     ]
 
 
-def _command(out: Path, page: Path) -> str:
+def _command(out: Path) -> str:
     command = shlex.join(["rise", "train", str(out / "best.yaml"), "--out", "NEW_FOLDER"])
     return f"<pre>{escape(command)}</pre>"
 

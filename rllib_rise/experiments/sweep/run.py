@@ -65,12 +65,8 @@ def run_sweep(
     os.environ.setdefault("TUNE_GLOBAL_CHECKPOINT_S", _SNAPSHOT_SECONDS)
     os.environ.setdefault("RAY_AIR_NEW_OUTPUT", "0")  # which greets whatever the verbosity
     going_on = _open(sweep, out, resume)
-    data = {
-        "experiment": sweep.experiment.resolved(),
-        "search": sweep.search.model_dump(mode="json"),
-    }
     trainable = tune.with_resources(
-        tune.with_parameters(SweepTrial, sweep=data, out=str(out.resolve())),
+        tune.with_parameters(SweepTrial, sweep=sweep.as_data(), out=str(out.resolve())),
         trial_resources(sweep.experiment),
     )
     _Watch.tell = staticmethod(on_progress)
@@ -163,11 +159,7 @@ class _Watch(tune.Callback):
 
 def _open(sweep: Sweep, out: Path, resume: bool) -> bool:
     """Whether there is something to go on with."""
-    asked = {
-        "experiment": sweep.experiment.resolved(),
-        "search": sweep.search.model_dump(mode="json"),
-    }
-    path = out / "sweep.json"
+    asked, path = sweep.as_data(), out / "sweep.json"
     if out.exists() and any(out.iterdir()):
         if not resume:
             raise RunDirectoryError(

@@ -118,6 +118,13 @@ class Sweep:
     experiment: Experiment
     search: Search
 
+    def as_data(self) -> dict[str, Any]:
+        """As plain data, for files and other processes."""
+        return {
+            "experiment": self.experiment.resolved(),
+            "search": self.search.model_dump(mode="json"),
+        }
+
     def with_values(self, values: Mapping[str, Any], seed: int) -> Experiment:
         """The experiment of one trial; values by their paths."""
         data = copy.deepcopy(self.experiment.resolved())
