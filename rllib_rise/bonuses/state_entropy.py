@@ -142,12 +142,7 @@ class StateEntropyBonus(Bonus):
         """
         if self._knn_backend is not None and self._knn_device == points.device:
             return self._knn_backend
-        choose = partial(
-            resolve_backend,
-            device=points.device,
-            num_points=num_points,
-            dimension=points.shape[1],
-        )
+        choose = partial(resolve_backend, device=points.device, num_points=num_points)
         chosen, preferred = self.settings.knn_backend, self._preferred_backend
         if chosen == "auto" and preferred is not None:
             try:

@@ -15,9 +15,7 @@ logger = logging.getLogger(__name__)
 
 BACKENDS = ("auto", "torch", "torch+faiss", "faiss", "faiss-gpu")
 
-# Where FAISS's own search becomes the faster one; `resolve_backend` says how that was found.
-FAISS_FROM_DIMENSION = 128
-FAISS_FROM_ELEMENTS = 2**20
+# Where FAISS's own search is taken to be the faster one; `resolve_backend` says why.
 FAISS_GPU_FROM_POINTS = 2**15
 
 _FAISS_WHEELS = ("faiss-cpu", "faiss-gpu", "faiss-gpu-cu11", "faiss-gpu-cu12")
@@ -78,9 +76,7 @@ def installed_faiss() -> FaissInstall:
     return FaissInstall(wheels, importable=True, gpus=gpus, problem=None)
 
 
-def resolve_backend(
-    backend: str, device: torch.device | str, *, num_points: int = 0, dimension: int = 0
-) -> str:
+def resolve_backend(backend: str, device: torch.device | str, *, num_points: int = 0) -> str:
     """Chooses the search that will run for points on `device`.
 
     - `torch`: blocks of torch's matrix products (of differences, up to 3 dimensions) propose
@@ -89,11 +85,13 @@ def resolve_backend(
     - `faiss`: FAISS proposes them too; on the CPU.
     - `faiss-gpu`: FAISS on the GPU that holds the points proposes, torch computes the distances.
 
-    `auto` means on the CPU `torch` without FAISS, else `torch+faiss`, and `faiss` for sets of at
-    least 128 dimensions and 2^20 numbers. That is where the times meet: `faiss` takes 1.06 to 4.4
-    times as long below, and .88 to 1.07 times above (`python -m rllib_rise.entropy.timing`, one
-    thread of an AMD EPYC with AVX-512, torch 2.13, faiss-cpu 1.15.1, N up to 16,384 and m up to
-    512); with more threads it gains a little.
+    `auto` means on the CPU `torch` without FAISS, else `torch+faiss`, and never `faiss`: its matrix
+    products are those of an OpenBLAS of 2021 within the wheel, which takes processors that it does
+    not know for ones without AVX. On such a one (Intel Ice Lake) `faiss` takes 2.8 to 5.2 times as
+    long for N from 1,024 to 4,096 and m from 128 to 1,024. At best it gains little: on an AMD EPYC
+    with AVX-512 it takes .88 to 1.07 times as long for at least 128 dimensions and 2^20 numbers,
+    below that 1.06 to 4.4 times. (`python -m rllib_rise.entropy.timing`, one thread, torch 2.13,
+    faiss-cpu 1.15.1.)
 
     For CUDA points `auto` means `torch` up to 2^15 points, `faiss-gpu` from there on if a child
     process finds that it works (`gpu_problem`), else `torch` with a warning. We have not measured
@@ -104,7 +102,6 @@ def resolve_backend(
         backend: One of `BACKENDS`.
         device: Where the points are.
         num_points: N, or the size of the largest group.
-        dimension: m.
 
     Returns:
         One of `BACKENDS`, but not `"auto"`.
@@ -126,7 +123,7 @@ def resolve_backend(
     if backend == "auto" and kind == "cuda":
         return _fastest_on_gpu(num_points, install, device)
     if backend == "auto":
-        return _fastest_on_cpu(num_points, dimension) if install.importable else "torch"
+        return "torch+faiss" if install.importable else "torch"
     if not install.importable:
         raise MissingExtraError(f"backend={backend!r}: {install.problem}; or use backend='torch'")
     if backend == "faiss-gpu" and install.gpus == 0:
@@ -147,12 +144,6 @@ def resolve_backend(
             "'torch', or another FAISS (`rise doctor` tries it again)"
         )
     return backend
-
-
-def _fastest_on_cpu(num_points: int, dimension: int) -> str:
-    if dimension >= FAISS_FROM_DIMENSION and num_points * dimension >= FAISS_FROM_ELEMENTS:
-        return "faiss"
-    return "torch+faiss"
 
 
 def _fastest_on_gpu(num_points: int, install: FaissInstall, device: torch.device) -> str:

@@ -9,6 +9,7 @@ by a float64 product, then by differences.
 
 from dataclasses import replace
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -20,6 +21,7 @@ from rllib_rise.entropy.candidates import (
     torch_candidates,
     without_self,
 )
+from rllib_rise.entropy.copies import distinct_points, repeated
 from rllib_rise.entropy.cpu_search import cpu_candidates
 from rllib_rise.entropy.faiss_gpu import gpu_candidates
 from rllib_rise.entropy.faiss_search import faiss_candidates, faiss_distances
@@ -63,23 +65,33 @@ def nearest_distances(stack: Stack, reach: int, backend: str) -> Tensor:
         points, exponents = _scaled(stack.points)
         stack = replace(stack, points=points)
         centred, squares = _centred(points)
+    shape, distinct = stack.points.shape, distinct_points(stack, centred, squares)
+    if distinct is not None:
+        stack = distinct.stack
+        centred = centred.flatten(0, 1)[distinct.chosen].view(stack.points.shape)
+        squares = squares.flatten()[distinct.chosen].view(stack.points.shape[:2])
     found = _candidates(stack, centred, squares, reach + _EXTRA_CANDIDATES, backend)
     del centred
     points, squares = stack.points.flatten(0, 1), squares.flatten()
-    nearest = None
+    everyone = torch.arange(len(points), device=points.device)
+    counts = None if stack.counts is None else stack.counts.flatten()
+    distances = None
     if backend != "torch" and points.device.type == "cpu" and points.dtype == torch.float32:
-        nearest = faiss_distances(points, found.index, reach)
-    if nearest is None:
-        everyone = torch.arange(len(points), device=points.device)
-        nearest = _refined(points, everyone, found.index, reach)
+        distances = faiss_distances(points, found.index)
+    if distances is None:
+        nearest = _refined(points, everyone, found.index, reach, counts)
+    else:
+        nearest = _smallest(distances, everyone, found.index, reach, counts)
     sure = _certified(nearest[:, -1], found, squares, tie)
     if not bool(sure.all()):
         own, unsure = stack.own_points(), ~sure
         rows = unsure if own is None else unsure & own.flatten()
         nearest = nearest.double()
         _search_again(stack, nearest, rows.nonzero().squeeze(1), tie)
+    if distinct is not None:
+        nearest = nearest[distinct.place]
     for exponent in exponents:
-        nearest = _times_power_of_two(nearest.view(*stack.points.shape[:2], -1), exponent)
+        nearest = _times_power_of_two(nearest.view(*shape[:2], -1), exponent)
     return nearest.view(-1, reach)
 
 
@@ -91,10 +103,10 @@ def _centred(points: Tensor) -> tuple[Tensor, Tensor]:
 
 def _is_safe(points: Tensor, squares: Tensor) -> bool:
     low, high = _SAFE_RADII
-    radii = squares.amax(dim=1)
-    smallest, largest = radii.aminmax()
-    if float(smallest) >= low and float(largest) <= high:
+    largest = squares.cpu().numpy().max(axis=1)  # NumPy's calls are shorter than torch's
+    if largest.min() >= low and largest.max() <= high:
         return True
+    radii = squares.amax(dim=1)
     all_equal = (points == points[:, :1]).flatten(1).all(dim=1)
     return bool(((all_equal | (radii >= low)) & (radii <= high)).all())
 
@@ -162,7 +174,9 @@ def _all_others(stack: Stack) -> Tensor:
     return without_self(others.flatten(0, 1), rows)
 
 
-def _refined(points: Tensor, rows: Tensor, others: Tensor, reach: int) -> Tensor:
+def _refined(
+    points: Tensor, rows: Tensor, others: Tensor, reach: int, counts: Tensor | None
+) -> Tensor:
     """The `reach` smallest distances from `rows` [Q] to `others` [Q, c], as float64.
 
     By coordinate differences; -1 stands for no point.
@@ -175,8 +189,23 @@ def _refined(points: Tensor, rows: Tensor, others: Tensor, reach: int) -> Tensor
         # Squares of float32 differences cannot underflow in float64.
         distances = torch.linalg.vector_norm(differences, dim=2, dtype=torch.float64)
         distances.masked_fill_(index < 0, torch.inf)
-        parts.append(distances.topk(reach, dim=1, largest=False).values)
+        parts.append(_smallest(distances, row, index, reach, counts))
     return torch.cat(parts)
+
+
+def _smallest(
+    distances: Tensor, rows: Tensor, others: Tensor, reach: int, counts: Tensor | None
+) -> Tensor:
+    """The `reach` smallest distances from `rows` [Q] to `others` [Q, c]; overwrites them."""
+    if counts is not None:
+        times = counts[others].masked_fill_(others < 0, 0)
+        return repeated(distances, times, counts[rows] - 1, reach)
+    if distances.device.type != "cpu":
+        return distances.topk(reach, dim=1, largest=False).values
+    values = distances.numpy()
+    # As integers, which is faster and for distances the same.
+    values.view(np.int32 if values.itemsize == 4 else np.int64).sort(axis=1)
+    return torch.from_numpy(values[:, :reach].copy())
 
 
 def _certified(kth: Tensor, found: Candidates, squares: Tensor, tie: float) -> Tensor:
@@ -201,15 +230,16 @@ def _search_again(stack: Stack, nearest: Tensor, rows: Tensor, tie: float) -> No
     for number, part in zip(touched.tolist(), rows.split(counts.tolist()), strict=True):
         start = number * size
         points = stack.points[number, : stack.sizes[number]]
+        counts = None if stack.counts is None else stack.counts[number]
         base, own = points.double(), part - start
         centred = base - base.mean(dim=0)
         found = product_candidates(centred[own], centred, width + 1)
         squares = centred[own].square().sum(dim=1)
         del centred
-        distances = _refined(points, own, without_self(found.index, own), reach)
+        distances = _refined(points, own, without_self(found.index, own), reach, counts)
         sure = _certified(distances[:, -1], found, squares, tie)
         nearest[part] = distances
         left = own[~sure]
         if left.numel():
-            index = direct_candidates(base[left], base, width + 1)
-            nearest[left + start] = _refined(points, left, without_self(index, left), reach)
+            index = without_self(direct_candidates(base[left], base, width + 1), left)
+            nearest[left + start] = _refined(points, left, index, reach, counts)

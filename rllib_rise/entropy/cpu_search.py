@@ -23,7 +23,7 @@ BLOCK_ELEMENTS = 2**20
 
 _COLUMNS = 2**11
 
-_FEW_DIMENSIONS = 3
+FEW_DIMENSIONS = 3
 """Up to here differences are as fast as a product, and they lose no digits."""
 
 
@@ -40,7 +40,7 @@ def cpu_candidates(stack: Stack, centred: Tensor, squares: Tensor, width: int) -
         Candidates of all points [g n].
     """
     num_sets, num_points, dimension = centred.shape
-    few = dimension <= _FEW_DIMENSIONS and stack.points.dtype == torch.float32
+    few = dimension <= FEW_DIMENSIONS and stack.points.dtype == torch.float32
     column_blocks = math.ceil(num_points / max(_COLUMNS, 2 * width))
     columns = padded_length(math.ceil(num_points / column_blocks), width)
     length, most = column_blocks * columns, BLOCK_ELEMENTS // (2 if few else 1)

@@ -34,27 +34,24 @@ def faiss_candidates(points: Tensor, width: int) -> tuple[Tensor, Tensor]:
     return torch.cat(indices), torch.cat(bounds)
 
 
-def faiss_distances(points: Tensor, others: Tensor, reach: int) -> Tensor | None:
-    """The `reach` smallest distances of each point to its candidates, by differences in float32.
+def faiss_distances(points: Tensor, others: Tensor) -> Tensor | None:
+    """Distances of each point to its candidates, by differences in float32.
 
     Args:
         points: [N, m], float32.
         others: Candidates [N, c]; -1 stands for none.
-        reach: How many.
 
     Returns:
-        Ascending distances [N, reach]; None if squares may have been lost to underflow.
+        Distances [N, c], inf for none; None if squares may have been lost to underflow.
     """
     faiss = load_faiss()
     values, index = points.numpy(), others.contiguous().numpy()
     squares = np.full(index.shape, np.inf, dtype=np.float32)
     pointers = (faiss.swig_ptr(array) for array in (squares, values, values, index))
     faiss.fvec_L2sqr_by_idx(*pointers, values.shape[1], *index.shape)
-    # As integers, which is faster and for squares the same.
-    squares.view(np.int32).sort(axis=1)
-    if squares[:, 0].min() < _SAFE_SQUARE and not _no_square_underflows(values):
+    if squares.min() < _SAFE_SQUARE and not _no_square_underflows(values):
         return None
-    return torch.from_numpy(squares[:, :reach].copy()).sqrt_()
+    return torch.from_numpy(squares).sqrt_()
 
 
 def _no_square_underflows(values: np.ndarray) -> bool:

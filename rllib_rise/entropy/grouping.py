@@ -23,11 +23,14 @@ class Stack:
         points: [g, n, m]. Behind a set's own points come repetitions of its last one.
         sizes: How many of the n points are a set's own.
         rows: Which rows of the caller's points these are [g, n]; None if all of them, in order.
+        counts: How often each point occurs in its set [g, n]; None if once, or as often as it is
+            among the points.
     """
 
     points: Tensor
     sizes: list[int]
     rows: Tensor | None = None
+    counts: Tensor | None = None
 
     def own_points(self) -> Tensor | None:
         """Which points are a set's own [g, n]; None if all are."""

@@ -46,7 +46,7 @@ def neighbor_distances(
     points = _checked_points(x)
     layout = _layout(len(points), groups)
     largest = max(layout.sizes, default=0)
-    chosen = resolve_backend(backend, points.device, num_points=largest, dimension=points.shape[1])
+    chosen = resolve_backend(backend, points.device, num_points=largest)
     if torch.is_autocast_enabled(points.device.type):  # the products would be of half precision
         with torch.autocast(points.device.type, enabled=False):
             return _all_distances(points, k, layout, chosen).to(x.device)

@@ -12,6 +12,7 @@ from rival_batches import make, rewarded, walk, wander
 from rllib_rise.bonuses import (
     NGU,
     RIDE,
+    Bonus,
     Transitions,
 )
 from rllib_rise.bonuses.episodes import EpisodicMemory, visits_so_far
@@ -100,6 +101,16 @@ def test_ngus_memory_goes_on_in_the_next_chunk_and_resets_with_the_episode():
     assert float(known) < 0.5 * float(new)
     rewarded(bonus, walk(c, b, a, episode=5, done=True))
     assert len(bonus.memory) == 0
+
+
+@pytest.mark.parametrize("cls", [NGU, RIDE])
+def test_the_end_of_an_episode_is_the_end_of_that_one_only(cls: type[Bonus]):
+    a, b, c = (0.0, 0.0), (1.0, 0.0), (0.0, 1.0)
+    bonus, alone = make(cls), make(cls)
+    rewarded(alone, walk(a, b, c, episode=1))
+    rewarded(bonus, walk(a, b, c, episode=1))
+    rewarded(bonus, walk(a, b, episode=2, done=True))
+    assert len(bonus.memory) == len(alone.memory) > 0
 
 
 def test_chunks_give_what_the_whole_episode_gives():

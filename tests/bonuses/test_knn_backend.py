@@ -9,7 +9,7 @@ import torch
 
 from rllib_rise.bonuses import RE3, Bonus, Transitions, parse_settings, resolve_bonus
 from rllib_rise.bonuses import state_entropy as bonus_module
-from rllib_rise.entropy import backends as backends_module
+from rllib_rise.entropy import resolve_backend
 
 pytest.importorskip("faiss")
 
@@ -24,10 +24,15 @@ def batch(count: int) -> Transitions:
 
 
 @pytest.fixture
-def low_limits(monkeypatch):
-    """From 32 points in 4 dimensions on, FAISS's own search is taken to be the fastest."""
-    monkeypatch.setattr(backends_module, "FAISS_FROM_DIMENSION", 4)
-    monkeypatch.setattr(backends_module, "FAISS_FROM_ELEMENTS", 32 * 4)
+def chosen_by_size(monkeypatch):
+    """As on a GPU, `auto` is another backend for many points: from 32 on, FAISS's own search."""
+
+    def choose(backend, device, *, num_points):
+        if backend == "auto" and num_points >= 32:
+            return "faiss"
+        return resolve_backend(backend, device, num_points=num_points)
+
+    monkeypatch.setattr(bonus_module, "resolve_backend", choose)
 
 
 @pytest.fixture
@@ -44,7 +49,7 @@ def searches(monkeypatch):
 
 
 @pytest.mark.parametrize(("first", "backend"), [(16, "torch+faiss"), (32, "faiss")])
-def test_the_first_batch_decides_whatever_comes_later(low_limits, searches, first, backend):
+def test_the_first_batch_decides_whatever_comes_later(chosen_by_size, searches, first, backend):
     bonus = make()
     assert bonus.choices() == {}
     for count in (first, 64, 16):
@@ -53,12 +58,12 @@ def test_the_first_batch_decides_whatever_comes_later(low_limits, searches, firs
     assert bonus.choices() == {"knn_backend": backend}
 
 
-def test_within_episodes_the_longest_one_counts(low_limits, searches):
+def test_within_episodes_the_longest_one_counts(chosen_by_size, searches):
     make(particles="episode").reward(batch(64))
     assert searches == ["torch+faiss"]
 
 
-def test_a_batch_without_transitions_decides_nothing(low_limits, searches):
+def test_a_batch_without_transitions_decides_nothing(chosen_by_size, searches):
     bonus = make()
     assert bonus.reward(batch(0)).shape == (0,)
     assert bonus.choices() == {}
