@@ -13,7 +13,8 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from rllib_rise.errors import ConfigError, RiseError
+from rllib_rise.errors import ConfigError, LostProcessError, RiseError
+from rllib_rise.experiments.restarts import LOST, die_with_parent, is_child, run_with_restarts
 
 app = typer.Typer(
     help="State-entropy exploration for Ray RLlib.",
@@ -23,6 +24,11 @@ app = typer.Typer(
 )
 console = Console()
 _INTERRUPTED = 130  # what typer makes of Ctrl-C
+# What is left to do after Ctrl-C.
+_GOES_ON = {
+    "reproduce": "the same command goes on",
+    "submit": "what was submitted goes on; the same command with --follow shows it again",
+}
 # Click's class, or that of the copy of click which newer typers bring.
 _ClickException: Any = next(
     cls for cls in typer.BadParameter.__mro__ if cls.__name__ == "ClickException"
@@ -40,6 +46,13 @@ Overrides = Annotated[
 Out = Annotated[Path | None, typer.Option(help="Where to write; by default under runs/.")]
 Resume = Annotated[bool, typer.Option("--resume", help="Go on where it was interrupted.")]
 Seed = Annotated[int | None, typer.Option(help="Overrides the file's seed.")]
+CheckpointEvery = Annotated[int, typer.Option(min=1, help="Iterations between checkpoints.")]
+Restarts = Annotated[
+    int,
+    typer.Option(
+        min=0, help="Begin again from the last checkpoint, so often, when a process dies."
+    ),
+]
 
 
 @app.command()
@@ -49,27 +62,28 @@ def train(
     seed: Seed = None,
     out: Out = None,
     resume: Resume = False,
-    checkpoint_every: Annotated[
-        int, typer.Option(min=1, help="Iterations between checkpoints.")
-    ] = 50,
+    checkpoint_every: CheckpointEvery = 50,
     keep: Annotated[int, typer.Option(min=1, help="Checkpoints to keep.")] = 2,
+    restarts: Restarts = 0,
     address: Annotated[str | None, typer.Option(help="A running Ray cluster.")] = None,
 ) -> None:
     """Train one run and write its report."""
+    _restarting(restarts)
     from rllib_rise.experiments import display, report, schema, session
+    from rllib_rise.experiments.submit.environment import differences
     from rllib_rise.experiments.train import train as run_training
     from rllib_rise.rllib.phase1.cache import CACHE_FOLDER
 
     session.silence_rllib()
+    _warn(differences())
     overrides = [*set_, *([f"seed={seed}"] if seed is not None else [])]
     experiment = schema.load_experiment(config, overrides)
     schema.check(experiment)
-    method = experiment.method.replace(":", ".")
-    directory = out or Path("runs") / f"{config.stem}-{method}-seed{experiment.seed}"
+    directory = out or Path("runs") / experiment.run_name(config)
     title = f"{config.stem}: {experiment.algorithm} + {experiment.method}, seed {experiment.seed}"
     cpus = session.needed_cpus(experiment)
     with (
-        session.ray_session(cpus=cpus, address=address),
+        session.ray_session(cpus=cpus, address=address, folder=directory),
         display.RunDisplay(title, experiment.stop.env_steps, console) as shown,
     ):
         result = run_training(
@@ -168,18 +182,23 @@ def tune(
         int | None,
         typer.Option(min=1, help="Trials at a time; by default as many as there are CPUs for."),
     ] = None,
+    checkpoint_every: CheckpointEvery = 10,
+    restarts: Restarts = 0,
     address: Annotated[str | None, typer.Option(help="A running Ray cluster.")] = None,
 ) -> None:
     """Sweep settings with Ray Tune, every one of them over several seeds."""
+    _restarting(restarts)
     from rllib_rise.experiments import display, report, session
+    from rllib_rise.experiments.submit.environment import differences
     from rllib_rise.experiments.sweep import results, run, schema
 
     session.silence_rllib()
+    _warn(differences())
     asked = schema.load_sweep(sweep, set_)
     directory = out or Path("runs") / f"tune-{sweep.stem}"
     cpus = session.needed_cpus(asked.experiment)
     with (
-        session.ray_session(cpus=cpus, address=address),
+        session.ray_session(cpus=cpus, address=address, folder=directory),
         display.CompareDisplay(console) as shown,
     ):
         run.run_sweep(
@@ -187,6 +206,7 @@ def tune(
             directory,
             resume=resume,
             max_concurrent=max_concurrent,
+            checkpoint_every=checkpoint_every,
             on_progress=shown.update,
         )
     rows = results.setting_rows(results.write_results(directory), asked.search.metric)
@@ -194,6 +214,59 @@ def tune(
     best = directory / "best.yaml"
     console.print(f"best: rise train {best}", soft_wrap=True, highlight=False, markup=False)
     _point_to(report.write_report([directory]))
+
+
+@app.command()
+def submit(
+    file: Annotated[Path, typer.Argument(help="A config or a sweep, below this directory.")],
+    storage: Annotated[
+        str, typer.Option(help="A folder that all nodes mount; the run's is made below it.")
+    ],
+    address: Annotated[
+        str,
+        typer.Option(
+            envvar="RAY_API_SERVER_ADDRESS", help="The cluster's dashboard, which takes jobs."
+        ),
+    ] = "http://127.0.0.1:8265",
+    set_: Overrides = [],  # noqa: B006
+    seed: Seed = None,
+    checkpoint_every: CheckpointEvery = 10,
+    restarts: Restarts = 3,
+    pip: Annotated[
+        Path | None, typer.Option(help="A requirements file to install for this job.")
+    ] = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Show its output, and end with its exit code.")
+    ] = False,
+) -> None:
+    """Send a run or a sweep to a Ray cluster; again, to go on with it."""
+    from rllib_rise.experiments.submit import address as addresses
+
+    token = addresses.allow_token()
+    url, notes = addresses.checked_address(address, token=token)
+    _warn(notes)
+    from rllib_rise.experiments import session
+    from rllib_rise.experiments.submit import job as jobs
+    from rllib_rise.experiments.submit.follow import follow as follow_job
+
+    session.silence_rllib()
+    overrides = [*set_, *([f"seed={seed}"] if seed is not None else [])]
+    sent = Path.cwd()
+    options = ("--checkpoint-every", str(checkpoint_every), "--restarts", str(restarts))
+    job = jobs.plan_job(file, overrides, storage=storage, options=options, sent=sent)
+    client = jobs.connect(url)
+    found = jobs.submit(client, job, sent=sent, pip=pip)
+    state = {
+        "submitted": f"submitted as {found.id}",
+        "running": f"runs already, as {found.id}",
+        "done": f"is done, by {found.id}",
+    }[found.state]
+    lines = [f"{job.name} {state}", f"results: {job.folder}, on the cluster"]
+    lines += [f"ray job {verb} --address {url} {found.id}" for verb in ("status", "logs", "stop")]
+    for line in lines:
+        console.print(line, soft_wrap=True, highlight=False, markup=False)
+    if follow and found.state != "done":
+        raise typer.Exit(follow_job(client, found.id, _write))
 
 
 @app.command("report")
@@ -306,6 +379,21 @@ def doctor() -> None:
     raise typer.Exit(0 if healthy else 1)
 
 
+def _restarting(restarts: int) -> None:
+    """Leave the work to a child process that is started again when it dies, and end with it."""
+    if not restarts:
+        return
+    if is_child():
+        die_with_parent()
+        return
+    raise SystemExit(run_with_restarts(sys.argv[1:], restarts, lambda line: _warn([line])))
+
+
+def _write(text: str) -> None:
+    sys.stdout.write(text)
+    sys.stdout.flush()
+
+
 def _warn(texts: list[str]) -> None:
     for text in texts:
         console.print(f"[yellow]warning:[/] {escape(text)}", soft_wrap=True, highlight=False)
@@ -334,10 +422,10 @@ def main() -> None:
         raise SystemExit(error.exit_code) from None
     except RiseError as error:
         console.print(f"[red]error:[/] {escape(str(error))}", soft_wrap=True, highlight=False)
-        raise SystemExit(2) from None
+        raise SystemExit(LOST if isinstance(error, LostProcessError) else 2) from None
     except (KeyboardInterrupt, typer.Abort):
-        how = "" if "reproduce" in sys.argv[1:2] else " with --resume"
-        console.print(f"interrupted; the same command{how} goes on")
+        command = "".join(sys.argv[1:2])
+        console.print(f"interrupted; {_GOES_ON.get(command, 'with --resume it goes on')}")
         raise SystemExit(_INTERRUPTED) from None
 
 

@@ -19,3 +19,11 @@ class MissingExtraError(RiseError, ImportError):
 
 class RunDirectoryError(RiseError):
     """A run directory that exists, is missing, or does not fit what was asked."""
+
+
+class ClusterError(RiseError):
+    """A cluster that cannot be reached, refuses, or does not have what a run needs."""
+
+
+class LostProcessError(RiseError):
+    """A process of the run died: a learner, or a node with it. The last checkpoint remains."""

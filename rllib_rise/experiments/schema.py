@@ -109,6 +109,10 @@ class Experiment(BaseModel):
         """The name of the intrinsic reward."""
         return self.intrinsic.get("method", "rise")
 
+    def run_name(self, file: Path) -> str:
+        """What a run of this experiment is called, which was read from `file`."""
+        return f"{file.stem}-{self.method.replace(':', '.')}-seed{self.seed}"
+
     def names(self, method: str) -> bool:
         """Whether this file says how a method is set, or nothing is to be set."""
         return method in (self.method, *self.methods, *WITHOUT_BONUS)

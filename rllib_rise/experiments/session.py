@@ -6,10 +6,12 @@ import contextlib
 import logging
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import ray
 
 from rllib_rise.experiments.schema import Experiment, new_config
+from rllib_rise.experiments.shared_storage import check_shared
 
 
 def silence_rllib() -> None:
@@ -20,10 +22,17 @@ def silence_rllib() -> None:
 
 
 @contextlib.contextmanager
-def ray_session(*, cpus: int | None = None, address: str | None = None) -> Iterator[None]:
+def ray_session(
+    *, cpus: int | None = None, address: str | None = None, folder: Path | None = None
+) -> Iterator[None]:
     """Ray for the duration of a command: a local instance, or the cluster at `address`.
 
     A Ray that the process has started already is used and left running.
+
+    Args:
+        cpus: That the command needs.
+        address: Of a running cluster.
+        folder: Where the command will write; all nodes of a cluster must see it.
     """
     if ray.is_initialized():
         yield
@@ -40,6 +49,8 @@ def ray_session(*, cpus: int | None = None, address: str | None = None) -> Itera
             logging_level=logging.ERROR,
         )
     try:
+        if address is not None and folder is not None:
+            check_shared(folder)
         yield
     finally:
         ray.shutdown()

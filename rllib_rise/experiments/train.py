@@ -12,10 +12,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from ray.exceptions import RayError, RayTaskError
+
 from rllib_rise.bonuses.registry import NONE
-from rllib_rise.errors import ConfigError, RunDirectoryError
+from rllib_rise.errors import ConfigError, LostProcessError, RunDirectoryError
 from rllib_rise.experiments.exploration import ExplorationTracker
 from rllib_rise.experiments.interrupt import deferred_interrupt
+from rllib_rise.experiments.notices import DrainNotices
 from rllib_rise.experiments.phase1_files import write_report_of_phase1
 from rllib_rise.experiments.returns import RecentReturns
 from rllib_rise.experiments.rows import Row, lifetime_steps, metric_prefixes, row_figures
@@ -46,11 +49,16 @@ def train(
         directory: The run directory; must not exist unless `resume`.
         resume: Go on from the newest checkpoint (from the start, where there is none).
         checkpoint_every: Iterations between checkpoints; there is one every five minutes besides,
-            at the end, and after Ctrl-C, which ends the run behind the present iteration.
+            at the end, when a node is announced to go, and after Ctrl-C or SIGTERM, which end
+            the run behind the present iteration.
         keep_checkpoints: How many to keep.
         cache: A folder that keeps the fits of Phase 1 for other runs.
         on_row: Called with each iteration's figures.
         on_phase1: Called with a line of text now and then, before the first iteration.
+
+    Raises:
+        LostProcessError: A learner died, or the node that it was on. Calling it again with `resume`
+            goes on from the last checkpoint.
     """
     run = RunDirectory(directory)
     check(experiment)
@@ -61,7 +69,7 @@ def train(
             return run.read_result()
     else:
         run.refuse_existing()
-    training = Training(experiment, run, cache=cache)
+    training, notices = Training(experiment, run, cache=cache), DrainNotices()
     try:
         # Only now: what cannot be built leaves nothing behind.
         run.open(experiment.resolved())
@@ -78,13 +86,18 @@ def train(
             saved_at = time.monotonic()
             while not training.done:
                 on_row(training.iterate())
-                due = training.progress.iteration % checkpoint_every == 0
+                due = training.progress.iteration % checkpoint_every == 0 or notices.new()
                 if training.done or due or interrupted.is_set() or _long_ago(saved_at):
                     saved_at = time.monotonic()
                     save()
                 if interrupted.is_set() and not training.done:
                     raise KeyboardInterrupt
         return training.finish()
+    except RayTaskError:
+        raise  # an error of the run's own code, which would come again
+    except RayError as error:
+        reason = str(error).strip().splitlines()[0]
+        raise LostProcessError(f"the run has lost a process: {reason}") from error
     finally:
         training.close()
 
@@ -191,6 +204,7 @@ class Training:
             "seconds": progress.seconds,
             "steps_per_second": (progress.env_steps - before) / elapsed,
             **row_figures(result, metric_prefixes(self._experiment)),
+            **self._alive(),
             **self._tracker.poll(self._algorithm, progress.env_steps),
         }
         self._files.append(row)
@@ -198,6 +212,12 @@ class Training:
         solved = target is not None and row.get("episode_return_mean", -math.inf) >= target
         self.done = solved or progress.env_steps >= stop.env_steps
         return row
+
+    def _alive(self) -> Row:
+        """How many env runners there are, where they are processes of their own."""
+        if not self._algorithm.config.num_env_runners:
+            return {}
+        return {"env_runners": self._algorithm.env_runner_group.num_healthy_remote_workers()}
 
     def finish(self) -> dict[str, Any]:
         """Write the final figures."""

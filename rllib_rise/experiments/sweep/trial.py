@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from ray import tune
+from ray.tune.result import SHOULD_CHECKPOINT
 
+from rllib_rise.experiments.notices import DrainNotices
 from rllib_rise.experiments.run_directory import RunDirectory, write_json
-from rllib_rise.experiments.schema import Experiment, parse_experiment
-from rllib_rise.experiments.session import needed_cpus, silence_rllib
+from rllib_rise.experiments.schema import Experiment, build_config, parse_experiment
+from rllib_rise.experiments.session import silence_rllib
 from rllib_rise.experiments.sweep.schema import Search, Sweep
 from rllib_rise.experiments.train import Training
 from rllib_rise.rllib.phase1.cache import CACHE_FOLDER
@@ -47,7 +49,7 @@ class SweepTrial(tune.Trainable):
         if file.exists():  # it was interrupted, or gets other values
             self._about["restored"] = json.loads(file.read_text())["restored"]
         write_json(file, self._about)
-        self._prepared = False
+        self._prepared, self._notices = False, DrainNotices()
 
     def step(self) -> dict[str, Any]:
         """One iteration."""
@@ -60,7 +62,8 @@ class SweepTrial(tune.Trainable):
         row = dict(self._training.iterate())
         if self._training.done:
             self._training.finish()
-        return {**row, "done": self._training.done}
+        # A node that is announced to go takes what was not saved with it.
+        return {**row, "done": self._training.done, SHOULD_CHECKPOINT: self._notices.new()}
 
     def save_checkpoint(self, checkpoint_dir: str) -> None:
         """What a run needs to go on."""
@@ -98,5 +101,6 @@ def trial_seed(sweep: Sweep, config: dict[str, Any]) -> int:
 
 
 def trial_resources(experiment: Experiment) -> tune.PlacementGroupFactory:
-    """A CPU for the trial itself, one for each process that it starts."""
-    return tune.PlacementGroupFactory([{"CPU": 1.0}] * needed_cpus(experiment))
+    """What a trial's processes ask for: CPUs, GPUs and resources of your own, as RLlib has them."""
+    config = build_config(experiment)
+    return config.algo_class.default_resource_request(config)

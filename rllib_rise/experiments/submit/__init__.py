@@ -1,0 +1,1 @@
+"""Sending a run or a sweep to a Ray cluster."""

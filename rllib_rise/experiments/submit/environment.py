@@ -1,0 +1,60 @@
+"""What goes with a job: the directory, packages, and the versions it was written with."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from rllib_rise.errors import ConfigError
+from rllib_rise.experiments.run_directory import versions
+
+SUBMITTED_WITH = "RISE_SUBMITTED_WITH"
+# How long Ray waits for a job that was asked to stop: an iteration and a checkpoint; 3 by default.
+_STOP_SECONDS = 120
+# Beyond what .gitignore and .rayignore name, which Ray leaves out by itself.
+_EXCLUDES = (
+    *(".git", ".venv", "runs", "results", "docs", "tests", "**/__pycache__", "*.egg-info"),
+    *(".env", "*.pem", "*.key", "*auth_token*"),
+)
+
+
+def runtime_environment(sent: Path, pip: Path | None = None) -> dict[str, Any]:
+    """Ray's description of a job's surroundings.
+
+    Args:
+        sent: The directory in a copy of which the job works.
+        pip: A requirements file; its packages are installed for this job alone, on every node.
+    """
+    environment: dict[str, Any] = {
+        "working_dir": str(sent.resolve()),
+        "excludes": list(_EXCLUDES),
+        "env_vars": {
+            SUBMITTED_WITH: json.dumps(installed()),
+            "RAY_JOB_STOP_WAIT_TIME_S": str(_STOP_SECONDS),
+        },
+    }
+    if pip is not None:
+        if not pip.is_file():
+            raise ConfigError(f"--pip {pip}: no such file; give a requirements file")
+        environment["pip"] = str(pip)
+    return environment
+
+
+def installed() -> dict[str, str | None]:
+    """Versions that a run's result may depend on."""
+    found = versions()
+    return {"python": found["python"], **found["packages"]}
+
+
+def differences() -> list[str]:
+    """How this process' versions differ from the submitter's, where it is a job's."""
+    if SUBMITTED_WITH not in os.environ:
+        return []
+    there, here = json.loads(os.environ[SUBMITTED_WITH]), installed()
+    return [
+        f"the cluster has {name} {here[name]}, the job was submitted with {there[name]}"
+        for name in here
+        if name in there and there[name] != here[name]
+    ]
