@@ -14,6 +14,8 @@ from rllib_rise import cli
 
 ROOT = Path(__file__).parent.parent
 TESTS = ROOT / "tests"
+# Against hanging only: what takes a minute alone takes ten beside everything else.
+_PATIENCE_SECONDS = 900
 
 
 def environment() -> dict[str, str]:
@@ -35,7 +37,7 @@ def start(folder: Path, *arguments: str) -> subprocess.Popen:
 
 
 def finish(process: subprocess.Popen) -> str:
-    output, _ = process.communicate(timeout=300)
+    output, _ = process.communicate(timeout=_PATIENCE_SECONDS)
     assert process.returncode == 0, output
     return output
 
@@ -47,7 +49,7 @@ def rise(folder: Path, *arguments: str) -> subprocess.CompletedProcess:
         env=environment(),
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=_PATIENCE_SECONDS,
         check=False,
     )
 

@@ -151,7 +151,7 @@ def test_ctrl_c_saves_and_resume_goes_on(folder: Path):
     ):
         time.sleep(0.2)
     process.send_signal(signal.SIGINT)
-    output, _ = process.communicate(timeout=60)
+    output, _ = process.communicate(timeout=240)
     assert process.returncode == 130
     assert "--resume" in output
     done = len(rows(run / "metrics.csv"))

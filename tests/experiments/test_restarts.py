@@ -89,14 +89,14 @@ def test_restarts_are_bounded(folder: Path):
     for more in (6, 12):
         wait_until(lambda more=more: len(rows(folder)) > more)
         child(process).kill()
-    output, _ = process.communicate(timeout=60)
+    output, _ = process.communicate(timeout=240)
     assert process.returncode == 128 + signal.SIGKILL
     assert output.count("it goes on from its last checkpoint") == 1
 
 
 def test_an_error_of_the_settings_is_not_tried_again(folder: Path):
     process = train(folder, "--restarts", "3", "--set", "alpha=7")
-    output, _ = process.communicate(timeout=120)
+    output, _ = process.communicate(timeout=240)
     assert process.returncode == 2
     assert output.count("error:") == 1
 
@@ -106,7 +106,7 @@ def test_a_request_to_end_is_answered_by_a_checkpoint(folder: Path, restarts: st
     process = train(folder, "--restarts", restarts, "--checkpoint-every", "100000")
     wait_until(lambda: len(rows(folder)) > 3)
     process.send_signal(signal.SIGTERM)
-    output, _ = process.communicate(timeout=60)
+    output, _ = process.communicate(timeout=240)
     assert process.returncode == 130, output
     assert "goes on" in output
     saved = int(checkpoints(folder)[-1].name.removeprefix("iteration_"))
@@ -118,5 +118,5 @@ def test_nobody_trains_on_when_the_one_who_restarts_is_gone(folder: Path):
     wait_until(lambda: len(rows(folder)) > 3)
     worker = child(process)
     os.kill(process.pid, signal.SIGKILL)
-    process.communicate(timeout=60)
+    process.communicate(timeout=240)
     wait_until(lambda: not worker.is_running() or worker.status() == psutil.STATUS_ZOMBIE, 30)

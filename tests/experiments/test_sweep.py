@@ -79,7 +79,7 @@ def test_after_a_killed_driver_trials_go_on_and_finished_ones_stay(tmp_path: Pat
     written(tmp_path, {"space": {"lambda_0": {"grid": [0.01, 0.1]}}, "seeds": 2}, **changes)
     process = start(tmp_path, "tune", "sweep.yaml", "--max-concurrent", "1")
     out = tmp_path / "runs" / "tune-sweep"
-    deadline = time.monotonic() + 240
+    deadline = time.monotonic() + 600
     # One is done, and the next has a checkpoint that Tune knows of.
     while not (_finished(out) and _known_checkpoint(out)):
         assert process.poll() is None, process.communicate()[0]

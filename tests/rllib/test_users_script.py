@@ -23,7 +23,7 @@ def run(text: str, folder: Path) -> dict[str, str]:
         env={**os.environ, "RAY_DEDUP_LOGS": "0"},
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=600,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-2000:]

@@ -203,6 +203,7 @@ def _tune_config(sweep: Sweep, max_concurrent: int | None) -> tune.TuneConfig:
         scheduler=_scheduler(sweep),
         num_samples=samples,
         max_concurrent_trials=max_concurrent,
+        reuse_actors=True,  # a process takes seconds to load what a trial needs
         trial_dirname_creator=lambda trial: trial.trial_id,
     )
 

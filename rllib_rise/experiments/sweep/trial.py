@@ -31,13 +31,23 @@ class SweepTrial(tune.Trainable):
     def setup(self, config: dict[str, Any], sweep: dict[str, Any], out: str) -> None:
         """Build the algorithm. Phase 1 waits for the first step: it may come with a checkpoint."""
         silence_rllib()
-        experiment = trial_experiment(sweep, config)
-        self._run = RunDirectory(Path(out) / RUNS / self.trial_id)
+        self._sweep, self._out = sweep, Path(out)
+        self._begin(config)
+
+    def reset_config(self, new_config: dict[str, Any]) -> bool:
+        """Take over another trial, in a process that has loaded everything already."""
+        self.cleanup()
+        self._begin(new_config)
+        return True
+
+    def _begin(self, config: dict[str, Any]) -> None:
+        experiment = trial_experiment(self._sweep, config)
+        self._run = RunDirectory(self._out / RUNS / self.trial_id)
         self._training: Training | None = None
         if self._run.finished:  # which Tune did not live to learn
             return
         self._training = Training(
-            experiment, self._run, cache=Path(out) / CACHE_FOLDER, events=False
+            experiment, self._run, cache=self._out / CACHE_FOLDER, events=False
         )
         self._run.open(experiment.resolved())
         self._about: dict[str, Any] = {
