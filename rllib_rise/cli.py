@@ -69,7 +69,7 @@ def train(
 ) -> None:
     """Train one run and write its report."""
     _restarting(restarts)
-    from rllib_rise.experiments import display, report, schema, session
+    from rllib_rise.experiments import display, report, resources, schema, session
     from rllib_rise.experiments.submit.environment import differences
     from rllib_rise.experiments.train import train as run_training
     from rllib_rise.rllib.phase1.cache import CACHE_FOLDER
@@ -81,21 +81,20 @@ def train(
     schema.check(experiment)
     directory = out or Path("runs") / experiment.run_name(config)
     title = f"{config.stem}: {experiment.algorithm} + {experiment.method}, seed {experiment.seed}"
-    cpus = session.needed_cpus(experiment)
-    with (
-        session.ray_session(cpus=cpus, address=address, folder=directory),
-        display.RunDisplay(title, experiment.stop.env_steps, console) as shown,
-    ):
-        result = run_training(
-            experiment,
-            directory,
-            resume=resume,
-            checkpoint_every=checkpoint_every,
-            keep_checkpoints=keep,
-            cache=directory.parent / CACHE_FOLDER,
-            on_row=shown.update,
-            on_phase1=shown.phase1,
-        )
+    cpus = resources.needed_cpus(experiment)
+    with session.ray_session(cpus=cpus, address=address, folder=directory):
+        _warn(resources.lacking(experiment, cluster=address is not None))
+        with display.RunDisplay(title, experiment.stop.env_steps, console) as shown:
+            result = run_training(
+                experiment,
+                directory,
+                resume=resume,
+                checkpoint_every=checkpoint_every,
+                keep_checkpoints=keep,
+                cache=directory.parent / CACHE_FOLDER,
+                on_row=shown.update,
+                on_phase1=shown.phase1,
+            )
     _warn(result.pop("warnings", []))
     for name, value in result.items():
         nothing = "never" if name == "first_goal_steps" else "no episode ended"
@@ -140,7 +139,7 @@ def compare(
     ] = None,
 ) -> None:
     """Run several methods over several seeds with the same budget, and tell them apart."""
-    from rllib_rise.experiments import display, report, schema, session
+    from rllib_rise.experiments import display, report, resources, schema, session
     from rllib_rise.experiments.compare import compare as run_comparison
 
     session.silence_rllib()
@@ -153,7 +152,7 @@ def compare(
         if not experiment.names(name):
             _warn([f"{config} does not name {name}: it runs with its default settings"])
     directory = out or Path("runs") / f"compare-{config.stem}"
-    cpus = session.needed_cpus(experiment)
+    cpus = resources.needed_cpus(experiment)
     with (
         session.ray_session(cpus=cpus),
         display.CompareDisplay(console) as shown,
@@ -188,7 +187,7 @@ def tune(
 ) -> None:
     """Sweep settings with Ray Tune, every one of them over several seeds."""
     _restarting(restarts)
-    from rllib_rise.experiments import display, report, session
+    from rllib_rise.experiments import display, report, resources, session
     from rllib_rise.experiments.submit.environment import differences
     from rllib_rise.experiments.sweep import results, run, schema
 
@@ -196,19 +195,18 @@ def tune(
     _warn(differences())
     asked = schema.load_sweep(sweep, set_)
     directory = out or Path("runs") / f"tune-{sweep.stem}"
-    cpus = session.needed_cpus(asked.experiment)
-    with (
-        session.ray_session(cpus=cpus, address=address, folder=directory),
-        display.CompareDisplay(console) as shown,
-    ):
-        run.run_sweep(
-            asked,
-            directory,
-            resume=resume,
-            max_concurrent=max_concurrent,
-            checkpoint_every=checkpoint_every,
-            on_progress=shown.update,
-        )
+    cpus = resources.needed_cpus(asked.experiment)
+    with session.ray_session(cpus=cpus, address=address, folder=directory):
+        _warn(resources.lacking(asked.experiment, cluster=address is not None))
+        with display.CompareDisplay(console) as shown:
+            run.run_sweep(
+                asked,
+                directory,
+                resume=resume,
+                max_concurrent=max_concurrent,
+                checkpoint_every=checkpoint_every,
+                on_progress=shown.update,
+            )
     rows = results.setting_rows(results.write_results(directory), asked.search.metric)
     console.print(display.plain_table("settings, the best first", rows[:10]))
     best = directory / "best.yaml"

@@ -23,9 +23,9 @@ import ray
 
 from rllib_rise.bonuses.registry import NONE
 from rllib_rise.errors import ConfigError, RiseError, RunDirectoryError
+from rllib_rise.experiments.resources import needed_cpus
 from rllib_rise.experiments.run_directory import RunDirectory, versions, write_json
 from rllib_rise.experiments.schema import Experiment, parse_experiment
-from rllib_rise.experiments.session import needed_cpus
 from rllib_rise.experiments.statistics import (
     Interval,
     bootstrap_interval,

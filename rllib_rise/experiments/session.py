@@ -10,7 +10,6 @@ from pathlib import Path
 
 import ray
 
-from rllib_rise.experiments.schema import Experiment, new_config
 from rllib_rise.experiments.shared_storage import check_shared
 
 
@@ -54,15 +53,3 @@ def ray_session(
         yield
     finally:
         ray.shutdown()
-
-
-def needed_cpus(experiment: Experiment) -> int:
-    """CPUs that a run takes: its own process, env runners, learners and their aggregators."""
-    defaults = new_config(experiment.algorithm)
-
-    def number(key: str) -> int:
-        value = experiment.rllib.get(key, getattr(defaults, key))
-        return value if isinstance(value, int) else 0
-
-    learners, aggregators = number("num_learners"), number("num_aggregator_actors_per_learner")
-    return 1 + number("num_env_runners") + learners + aggregators * max(1, learners)

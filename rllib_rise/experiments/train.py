@@ -69,8 +69,9 @@ def train(
             return run.read_result()
     else:
         run.refuse_existing()
-    training, notices = Training(experiment, run, cache=cache), DrainNotices()
+    notices, training = DrainNotices(), None
     try:
+        training = Training(experiment, run, cache=cache)
         # Only now: what cannot be built leaves nothing behind.
         run.open(experiment.resolved())
         checkpoint = run.latest_checkpoint()
@@ -99,7 +100,8 @@ def train(
         reason = str(error).strip().splitlines()[0]
         raise LostProcessError(f"the run has lost a process: {reason}") from error
     finally:
-        training.close()
+        if training is not None:
+            training.close()
 
 
 @dataclass

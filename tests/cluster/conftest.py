@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Iterator
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,8 @@ import pytest
 import yaml
 from cluster_runs import RUN, SWEEP, Submitted
 from hosts import Hosts, missing
+
+from rllib_rise.experiments.run_directory import versions, write_json
 
 _FAULTS = "RISE_FAULTS"  # a file to write what was measured into
 
@@ -68,13 +70,14 @@ def submit(hosts: Hosts, project: Path) -> Callable[..., Submitted]:
 
 
 @pytest.fixture(scope="session")
-def record(hosts: Hosts) -> Iterator[Callable[..., None]]:
-    """Keeps what a fault cost, for the table in cluster/README.md."""
+def record() -> Iterator[Callable[..., None]]:
+    """Keeps what a fault cost, for the table in cluster/README.md (python docs/faults.py)."""
     faults: list[dict[str, Any]] = []
 
     def keep(fault: str, *, seconds: float, steps_lost: float) -> None:
-        faults.append({"fault": fault, "seconds": round(seconds, 1), "steps_lost": steps_lost})
+        faults.append({"fault": fault, "seconds": round(seconds, 1), "steps_lost": int(steps_lost)})
 
     yield keep
     if os.environ.get(_FAULTS):
-        Path(os.environ[_FAULTS]).write_text(json.dumps(faults, indent=2) + "\n")
+        data = {"date": date.today().isoformat(), **versions(), "faults": faults}
+        write_json(Path(os.environ[_FAULTS]), data)

@@ -91,7 +91,7 @@ class Hosts:
 
     def start(self, number: int, *, wait: bool = True) -> None:
         """Switch a host on."""
-        flags = ["--num-cpus=2", '--resources={"env_node": 1}']
+        flags = ["--num-cpus=2", f'--resources={{"env_node": 1, "worker{number}": 1}}']
         if number == HEAD:
             flags = [
                 *("--head", "--port=6379", "--num-cpus=1", '--resources={"learner_node": 1}'),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
@@ -65,6 +66,34 @@ def test_a_cut_link_costs_a_bounded_stall(hosts: Hosts, submit, record):
     assert_went_on(run)
 
 
+@dataclass
+class Begun:
+    """A run that has a checkpoint and is about to lose something."""
+
+    run: Submitted
+    steps: float
+    phase1: str
+
+    @classmethod
+    def wait_for(cls, run: Submitted) -> Begun:
+        run.wait(lambda: iterations(run) > 10)
+        return cls(run, run.steps(), (run.folder / "phase1.log").read_text())
+
+    def goes_on(self, since: float) -> dict[str, float]:
+        """Wait until it has learned beyond its last checkpoint: what that took, and steps lost."""
+        run = self.run
+        checkpoints = sorted((run.folder / "checkpoints").glob("iteration_*"))
+        saved = json.loads((checkpoints[-1] / "progress.json").read_text())
+        assert saved["iteration"] >= 4
+        run.wait(lambda: "it goes on from its last checkpoint" in run.log())
+        run.wait(lambda: run.steps() > saved["env_steps"] and iterations(run) > 4)
+        seconds = time.monotonic() - since
+        next_iteration(run)
+        assert (run.folder / "phase1.log").read_text() == self.phase1  # it was not repeated
+        assert_went_on(run)
+        return {"seconds": seconds, "steps_lost": self.steps - saved["env_steps"]}
+
+
 @pytest.mark.parametrize(
     ("seed", "what", "words"),
     [(13, "the learner's process is killed", LEARNER), (14, "the driver is killed", DRIVER)],
@@ -72,23 +101,26 @@ def test_a_cut_link_costs_a_bounded_stall(hosts: Hosts, submit, record):
 def test_a_run_without_its_learner_or_driver_begins_again_from_its_checkpoint(
     hosts: Hosts, submit, record, seed: int, what: str, words: str
 ):
-    run: Submitted = submit(seed, "--set", ENDLESS)
-    run.wait(lambda: iterations(run) > 10)
-    phase1 = (run.folder / "phase1.log").read_text()
+    begun = Begun.wait_for(submit(seed, "--set", ENDLESS))
     found = hosts.processes(HEAD, words)
     # Of the driver's processes the innermost: it does the work, the others wait for it.
-    victim = max(found, key=lambda process: process.create_time())
-    before = run.steps()
-    victim.kill()
-    checkpoints = sorted((run.folder / "checkpoints").glob("iteration_*"))
-    saved = json.loads((checkpoints[-1] / "progress.json").read_text())
-    seconds = run.wait(lambda: "it goes on from its last checkpoint" in run.log())
-    seconds += run.wait(lambda: run.steps() > saved["env_steps"] and iterations(run) > 4)
-    record(what, seconds=seconds, steps_lost=before - saved["env_steps"])
-    assert saved["iteration"] >= 4
-    next_iteration(run)
-    assert (run.folder / "phase1.log").read_text() == phase1  # it was not repeated
-    assert_went_on(run)
+    max(found, key=lambda process: process.create_time()).kill()
+    record(what, **begun.goes_on(time.monotonic()))
+
+
+def test_a_run_without_its_learners_host_goes_on_when_another_joins(hosts: Hosts, submit, record):
+    on_the_second = (
+        *("--set", "rllib.custom_resources_per_learner={worker2: 1}"),
+        *("--set", "rllib.num_env_runners=1"),
+        *("--set", "rllib.custom_resources_per_env_runner={worker1: 1}"),
+    )
+    begun = Begun.wait_for(submit(16, "--set", ENDLESS, *on_the_second))
+    assert hosts.processes(2, LEARNER)
+    hosts.kill(2)
+    begun.run.wait(lambda: "the run asks for 1 worker2, Ray has 0" in begun.run.log())
+    joins = time.monotonic()
+    hosts.start(2)
+    record("the learner's host is switched off; from when another joins", **begun.goes_on(joins))
 
 
 def test_a_node_that_is_announced_to_go_leads_to_a_checkpoint(hosts: Hosts, submit):

@@ -12,7 +12,6 @@ from rllib_rise.experiments.compare import compare
 from rllib_rise.experiments.evaluate import evaluate
 from rllib_rise.experiments.run_directory import RunDirectory
 from rllib_rise.experiments.schema import build_config, parse_experiment
-from rllib_rise.experiments.session import needed_cpus
 from rllib_rise.experiments.train import train
 
 pytestmark = pytest.mark.usefixtures("ray_cluster")
@@ -84,24 +83,6 @@ def test_an_unknown_algorithm_is_refused():
 def test_settings_of_another_algorithm_are_refused():
     with pytest.raises(ConfigError, match=r"rllib.clip_param is not a setting of DQN"):
         experiment("DQN", clip_param=0.1)
-
-
-@pytest.mark.parametrize(
-    ("name", "rllib", "cpus"),
-    [
-        ("DQN", {}, 1),
-        ("PPO", {"num_env_runners": 3, "num_learners": 2}, 6),
-        ("IMPALA", {"num_learners": 2, "num_aggregator_actors_per_learner": 2}, 7),
-    ],
-)
-def test_cpus_are_counted(name: str, rllib: dict, cpus: int):
-    assert needed_cpus(experiment(name, **rllib)) == cpus
-
-
-def test_rllibs_defaults_count_too():
-    bare = parse_experiment({"algorithm": "IMPALA", "env": "CartPole-v1", "stop": {"env_steps": 1}})
-    config = build_config(bare)
-    assert needed_cpus(bare) == 1 + config.num_env_runners + config.num_learners == 4
 
 
 def test_a_state_function_may_be_named():

@@ -22,6 +22,7 @@ from ray.tune.search.basic_variant import BasicVariantGenerator
 
 from rllib_rise.errors import MissingExtraError, RiseError, RunDirectoryError
 from rllib_rise.experiments.compare import Entry, Progress
+from rllib_rise.experiments.resources import requested
 from rllib_rise.experiments.run_directory import write_json
 from rllib_rise.experiments.sweep.results import label
 from rllib_rise.experiments.sweep.schema import METRICS, Sweep
@@ -29,7 +30,6 @@ from rllib_rise.experiments.sweep.trial import (
     RUNS,
     SweepTrial,
     chosen_values,
-    trial_resources,
     trial_seed,
 )
 
@@ -69,7 +69,7 @@ def run_sweep(
     going_on = _open(sweep, out, resume)
     trainable = tune.with_resources(
         tune.with_parameters(SweepTrial, sweep=sweep.as_data(), out=str(out.resolve())),
-        trial_resources(sweep.experiment),
+        requested(sweep.experiment),
     )
     _Watch.tell = staticmethod(on_progress)
     space = _param_space(sweep)

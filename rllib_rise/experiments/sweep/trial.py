@@ -11,7 +11,7 @@ from ray.tune.result import SHOULD_CHECKPOINT
 
 from rllib_rise.experiments.notices import DrainNotices
 from rllib_rise.experiments.run_directory import RunDirectory, write_json
-from rllib_rise.experiments.schema import Experiment, build_config, parse_experiment
+from rllib_rise.experiments.schema import Experiment, parse_experiment
 from rllib_rise.experiments.session import silence_rllib
 from rllib_rise.experiments.sweep.schema import Search, Sweep
 from rllib_rise.experiments.train import Training
@@ -108,9 +108,3 @@ def trial_experiment(sweep: dict[str, Any], config: dict[str, Any]) -> Experimen
 def trial_seed(sweep: Sweep, config: dict[str, Any]) -> int:
     """The seed that Tune has chosen, or that of a repetition."""
     return config.get("seed", sweep.experiment.seed + int(config.get(REPEATED, 0)))
-
-
-def trial_resources(experiment: Experiment) -> tune.PlacementGroupFactory:
-    """What a trial's processes ask for: CPUs, GPUs and resources of your own, as RLlib has them."""
-    config = build_config(experiment)
-    return config.algo_class.default_resource_request(config)
