@@ -16,6 +16,7 @@ from ray.exceptions import RayError, RayTaskError
 
 from rllib_rise.bonuses.registry import NONE
 from rllib_rise.errors import ConfigError, LostProcessError, RunDirectoryError
+from rllib_rise.experiments.checkpoints import disk_is_full, reason, remedy, warn_of_strangers
 from rllib_rise.experiments.exploration import ExplorationTracker
 from rllib_rise.experiments.interrupt import deferred_interrupt
 from rllib_rise.experiments.notices import DrainNotices
@@ -67,18 +68,26 @@ def train(
         saved = _check_same(experiment, run)
         if run.finished and saved["stop"] == experiment.resolved()["stop"]:
             return run.read_result()
+        checkpoint = run.latest_checkpoint()
     else:
         run.refuse_existing()
+        checkpoint = None
     training, notices = Training(experiment, run, cache=cache), DrainNotices()
     try:
         # Only now: what cannot be built leaves nothing behind.
         run.open(experiment.resolved())
-        checkpoint = run.latest_checkpoint()
         if checkpoint is not None:
             training.restore(checkpoint)
+            run.go_on_from(checkpoint)
 
         def save() -> None:
-            run.add_checkpoint(training.progress.iteration, training.write, keep=keep_checkpoints)
+            progress = training.progress
+            run.add_checkpoint(
+                progress.iteration,
+                training.write,
+                env_steps=progress.env_steps,
+                keep=keep_checkpoints,
+            )
 
         with deferred_interrupt() as interrupted:
             if training.prepare(_until(interrupted, on_phase1)):
@@ -96,8 +105,15 @@ def train(
     except RayTaskError:
         raise  # an error of the run's own code, which would come again
     except RayError as error:
-        reason = str(error).strip().splitlines()[0]
-        raise LostProcessError(f"the run has lost a process: {reason}") from error
+        first_line = str(error).strip().splitlines()[0]
+        raise LostProcessError(f"the run has lost a process: {first_line}") from error
+    except OSError as error:
+        if not disk_is_full(error):
+            raise
+        raise RunDirectoryError(
+            f"{run.path} cannot be written to: {reason(error)}. Its checkpoints are whole: "
+            f"{remedy(error)}, then go on with --resume"
+        ) from error
     finally:
         training.close()
 
@@ -151,6 +167,7 @@ class Training:
 
     def restore(self, checkpoint: Path) -> None:
         """Go on from what `write` wrote."""
+        warn_of_strangers(checkpoint)
         self._algorithm.restore_from_path(str((checkpoint / "algorithm").resolve()))
         self.progress = Progress(**json.loads((checkpoint / "progress.json").read_text()))
         self._tracker.load(checkpoint / "exploration.npz", self.progress.env_steps)
@@ -161,6 +178,7 @@ class Training:
     def write(self, folder: Path) -> None:
         """Everything that `restore` needs."""
         self._algorithm.save_to_path(str((folder / "algorithm").resolve()))
+        _check_learners(self._algorithm.learner_group)
         self._tracker.save(folder / "exploration.npz")
         write_json(folder / "progress.json", asdict(self.progress))
 
@@ -279,6 +297,15 @@ def _until(interrupted: threading.Event, on_phase1: Callable[[str], None]) -> Ca
 
 def _long_ago(moment: float) -> bool:
     return time.monotonic() - moment > _SAVE_SECONDS
+
+
+def _check_learners(group: Any) -> None:
+    """RLlib does not look whether a learner in a process of its own could write its part."""
+    if group.is_remote and group._worker_manager.num_healthy_actors() < len(group):
+        raise LostProcessError(
+            "a learner died while it wrote its part of a checkpoint: its node went away, or cannot "
+            "write there (is the disk full?). The checkpoints before it are whole"
+        )
 
 
 def _check_budget(experiment: Experiment, algorithm: Any) -> None:
