@@ -26,6 +26,7 @@ from rllib_rise.experiments.rows import Row, lifetime_steps, metric_prefixes, ro
 from rllib_rise.experiments.run_directory import MetricsFile, RunDirectory, write_json
 from rllib_rise.experiments.schema import Experiment, build_config, check, parse_experiment
 from rllib_rise.experiments.summary import summarise
+from rllib_rise.rllib.reseed import reseed_env_runners
 
 logger = logging.getLogger(__name__)
 
@@ -170,6 +171,7 @@ class Training:
         warn_of_strangers(checkpoint)
         self._algorithm.restore_from_path(str((checkpoint / "algorithm").resolve()))
         self.progress = Progress(**json.loads((checkpoint / "progress.json").read_text()))
+        reseed_env_runners(self._algorithm, self.progress.env_steps)
         self._tracker.load(checkpoint / "exploration.npz", self.progress.env_steps)
         self.done = self.progress.env_steps >= self._experiment.stop.env_steps
         self._close_files()
