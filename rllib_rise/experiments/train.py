@@ -24,7 +24,8 @@ from rllib_rise.experiments.phase1_files import write_report_of_phase1
 from rllib_rise.experiments.returns import RecentReturns
 from rllib_rise.experiments.rows import Row, lifetime_steps, metric_prefixes, row_figures
 from rllib_rise.experiments.run_directory import MetricsFile, RunDirectory, write_json
-from rllib_rise.experiments.schema import Experiment, build_config, check, parse_experiment
+from rllib_rise.experiments.same_experiment import check_same
+from rllib_rise.experiments.schema import Experiment, build_config, check
 from rllib_rise.experiments.summary import summarise
 from rllib_rise.rllib.reseed import reseed_env_runners
 
@@ -66,7 +67,7 @@ def train(
     check(experiment)
     going_on = resume and run.exists
     if going_on:
-        saved = _check_same(experiment, run)
+        saved = check_same(experiment, run)
         if run.finished and saved["stop"] == experiment.resolved()["stop"]:
             return run.read_result()
         checkpoint = run.latest_checkpoint()
@@ -320,21 +321,3 @@ def _check_budget(experiment: Experiment, algorithm: Any) -> None:
             f"Phase 1 takes {steps:,} steps (intrinsic.warmup_steps), which leaves nothing of "
             f"stop.env_steps={budget:,}: lower the one, or raise the other"
         )
-
-
-def _check_same(experiment: Experiment, run: RunDirectory) -> dict[str, Any]:
-    """A run may be resumed with another stop, and with nothing else changed; the saved one."""
-    try:
-        saved = parse_experiment(run.read_config()).resolved()
-    except ConfigError as error:
-        raise RunDirectoryError(f"{run.config} cannot be read any more: {error}") from error
-    asked = experiment.resolved()
-    changed = sorted(
-        key for key in {*saved, *asked} - {"stop", "methods"} if saved.get(key) != asked.get(key)
-    )
-    if changed:
-        raise RunDirectoryError(
-            f"{run.path} was started with other settings under {', '.join(changed)}: "
-            "choose another place with --out, or undo the change"
-        )
-    return saved
