@@ -51,17 +51,15 @@ def test_it_loads_and_pays_the_recorded_bonus(run: RunDirectory):
 
 
 @pytest.mark.usefixtures("ray_cluster")
-def test_a_resumed_run_does_not_begin_with_the_episodes_that_it_began_with(run: RunDirectory):
-    firsts = []
+def test_a_resumed_run_does_not_begin_with_the_seed_that_it_began_with(run: RunDirectory):
+    seeds = []
     for restored in (False, True, True):
         training = Training(parse_experiment(run.read_config()), run, events=False)
         if restored:
             training.restore(run.latest_checkpoint())
-        # Mazes begin in one place: that the exploration differs shows in the actions.
-        episodes = training._algorithm.env_runner.sample(num_timesteps=64, random_actions=False)
-        firsts.append([episode.get_actions().tolist() for episode in episodes])
+        seeds.append(training._algorithm.env_runner._seed)
         training.close()
-    assert firsts[0] != firsts[1] == firsts[2]
+    assert seeds[0] != seeds[1] == seeds[2]
 
 
 @pytest.mark.usefixtures("ray_cluster")
