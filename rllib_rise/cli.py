@@ -115,9 +115,9 @@ def evaluate(
     from rllib_rise.experiments.evaluate import find_checkpoint
 
     session.silence_rllib()
-    find_checkpoint(checkpoint)
+    _, found = find_checkpoint(checkpoint)
     with session.ray_session():
-        result = run_evaluation(checkpoint, episodes=episodes, explore=explore)
+        result = run_evaluation(found, episodes=episodes, explore=explore)
     for name, value in result.items():
         text = value if isinstance(value, str) else f"{value:,.4g}"
         console.print(f"{name:>12}  {text}", soft_wrap=True)

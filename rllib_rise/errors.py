@@ -21,6 +21,10 @@ class RunDirectoryError(RiseError):
     """A run directory that exists, is missing, or does not fit what was asked."""
 
 
+class CheckpointError(RunDirectoryError):
+    """A checkpoint that could not be written, or is not what was written."""
+
+
 class ClusterError(RiseError):
     """A cluster that cannot be reached, refuses, or does not have what a run needs."""
 

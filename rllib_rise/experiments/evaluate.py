@@ -17,12 +17,17 @@ from ray.rllib.utils.metrics import (
 
 from rllib_rise.envs.figures import EPISODE_FIGURES
 from rllib_rise.errors import ConfigError, RunDirectoryError
+from rllib_rise.experiments.checkpoints import list_checkpoints, verify, warn_of_strangers
 from rllib_rise.experiments.run_directory import RunDirectory
 from rllib_rise.experiments.schema import build_config, parse_experiment
 
 
 def find_checkpoint(path: Path) -> tuple[RunDirectory, Path]:
-    """The run and the checkpoint that `path` means: a run directory, or a checkpoint in it."""
+    """The run and the checkpoint that `path` means: a run directory, or a checkpoint in it.
+
+    Raises:
+        CheckpointError: It is torn; of a run directory, all are.
+    """
     path = path.resolve()
     run = RunDirectory(path)
     if run.exists:
@@ -33,7 +38,8 @@ def find_checkpoint(path: Path) -> tuple[RunDirectory, Path]:
     if path.name == "algorithm":
         path = path.parent
     run = RunDirectory(path.parent.parent)
-    if run.exists and (path / "algorithm").exists():
+    if run.exists and path in list_checkpoints(run.checkpoints):
+        verify(path)
         return run, path
     raise RunDirectoryError(
         f"{path} is neither a run directory nor a checkpoint in one "
@@ -55,8 +61,9 @@ def evaluate(path: Path, *, episodes: int = 10, explore: bool = False) -> dict[s
     config = build_config(parse_experiment(run.read_config()))
     if config.acts_at_random:
         raise RunDirectoryError(f"{run.path} acted at random: there is no policy to evaluate")
-    config.env_runners(num_env_runners=0)
-    config.learners(num_learners=0)
+    # Nothing is learned, and a run that had a GPU can be looked at without.
+    config.env_runners(num_env_runners=0, num_gpus_per_env_runner=0)
+    config.learners(num_learners=0, num_gpus_per_learner=0)
     config.evaluation(
         evaluation_interval=1,
         evaluation_duration=episodes,
@@ -68,6 +75,7 @@ def evaluate(path: Path, *, episodes: int = 10, explore: bool = False) -> dict[s
     # RLlib averages over the last hundred episodes only.
     config.reporting(metrics_num_episodes_for_smoothing=episodes)
     algorithm = config.build_algo()
+    warn_of_strangers(checkpoint)
     try:
         algorithm.restore_from_path(str(checkpoint / "algorithm"))
         results = algorithm.evaluate()

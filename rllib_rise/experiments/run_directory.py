@@ -4,7 +4,8 @@ config.yaml       the resolved experiment
 versions.json     commit, packages, Python, platform, cores
 metrics.csv       a row per training iteration; episode_return_mean is over recent episodes
 events.out...     the same for TensorBoard
-checkpoints/      iteration_000010/{algorithm/, progress.json, exploration.npz}, newest kept
+checkpoints/      iteration_000010/{algorithm/, progress.json, exploration.npz, MANIFEST.json}, the
+                  newest ones
 exploration.npz   visit counts, where the environment counts them
 phase1.json,.npz  what Phase 1 did, for the report; phase1.log: its progress
 encoder.safetensors  the encoder that Phase 1 fitted, for `encoder_file` of other runs
@@ -20,6 +21,7 @@ import os
 import platform
 import shutil
 import subprocess
+from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -28,8 +30,10 @@ import torch
 import yaml
 
 from rllib_rise.errors import RunDirectoryError
+from rllib_rise.experiments.checkpoints import list_checkpoints, newest_whole, write_checkpoint
 
 _PACKAGES = ("rllib_rise", "ray", "torch", "gymnasium", "numpy", "faiss-cpu", "faiss-gpu")
+_TORN = ".torn_"
 
 
 class RunDirectory:
@@ -66,7 +70,7 @@ class RunDirectory:
         """Start a run here, or go on with the one that is here."""
         self.checkpoints.mkdir(parents=True, exist_ok=True)
         self.result.unlink(missing_ok=True)
-        if self.latest_checkpoint() is None:
+        if not list_checkpoints(self.checkpoints):
             for leftover in (*self.path.glob("events.out.tfevents.*"), self.phase1_log):
                 leftover.unlink(missing_ok=True)
         write_json(self.path / "versions.json", versions())
@@ -105,24 +109,27 @@ class RunDirectory:
         return [{k: float(v) if v else None for k, v in row.items()} for row in rows]
 
     def latest_checkpoint(self) -> Path | None:
-        """The newest complete checkpoint."""
-        found = sorted(self.checkpoints.glob("iteration_*"))
-        return found[-1] if found else None
+        """The newest whole checkpoint; an error where there are some, and all are torn."""
+        return newest_whole(self.checkpoints)
 
-    def add_checkpoint(self, iteration: int, write: Any, *, keep: int) -> Path:
-        """Call `write(folder)`, then put the folder in place by one rename; drop old ones."""
-        target = self.checkpoints / f"iteration_{iteration:06d}"
-        partial = self.checkpoints / f".partial_{iteration:06d}"
+    def add_checkpoint(
+        self, iteration: int, write: Callable[[Path], Any], *, env_steps: int, keep: int
+    ) -> Path:
+        """Put what `write(folder)` writes in place as a whole; drop old and torn ones."""
         for leftover in self.checkpoints.glob(".partial_*"):
             shutil.rmtree(leftover)
-        partial.mkdir(parents=True)
-        write(partial)
-        if target.exists():
-            shutil.rmtree(target)
-        partial.rename(target)
-        for old in sorted(self.checkpoints.glob("iteration_*"))[:-keep]:
-            shutil.rmtree(old)
+        target = self.checkpoints / f"iteration_{iteration:06d}"
+        write_checkpoint(target, write, iteration=iteration, env_steps=env_steps)
+        old = list_checkpoints(self.checkpoints)[:-keep]
+        for useless in (*old, *self.checkpoints.glob(f"{_TORN}*")):
+            shutil.rmtree(useless)
         return target
+
+    def go_on_from(self, checkpoint: Path) -> None:
+        """Put later checkpoints aside: they are torn, and would count among the newest ones."""
+        for later in list_checkpoints(self.checkpoints):
+            if later.name > checkpoint.name:
+                later.rename(later.with_name(_TORN + later.name))
 
 
 class MetricsFile:
@@ -136,7 +143,8 @@ class MetricsFile:
             with path.open(newline="") as stream:
                 reader = csv.DictReader(stream)
                 self._columns = list(reader.fieldnames or [])
-                rows = [row for row in reader if float(row["iteration"]) <= keep_iterations]
+                whole = (row for row in reader if None not in row.values())
+                rows = [row for row in whole if float(row["iteration"]) <= keep_iterations]
         self._rewrite(rows)
 
     def append(self, row: dict[str, float]) -> None:

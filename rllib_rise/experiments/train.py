@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import math
@@ -16,6 +17,7 @@ from ray.exceptions import RayError, RayTaskError
 
 from rllib_rise.bonuses.registry import NONE
 from rllib_rise.errors import ConfigError, LostProcessError, RunDirectoryError
+from rllib_rise.experiments.checkpoints import disk_is_full, reason, remedy, warn_of_strangers
 from rllib_rise.experiments.exploration import ExplorationTracker
 from rllib_rise.experiments.interrupt import deferred_interrupt
 from rllib_rise.experiments.notices import DrainNotices
@@ -23,8 +25,10 @@ from rllib_rise.experiments.phase1_files import write_report_of_phase1
 from rllib_rise.experiments.returns import RecentReturns
 from rllib_rise.experiments.rows import Row, lifetime_steps, metric_prefixes, row_figures
 from rllib_rise.experiments.run_directory import MetricsFile, RunDirectory, write_json
-from rllib_rise.experiments.schema import Experiment, build_config, check, parse_experiment
+from rllib_rise.experiments.same_experiment import check_same
+from rllib_rise.experiments.schema import Experiment, build_config, check
 from rllib_rise.experiments.summary import summarise
+from rllib_rise.rllib.reseed import reseed_env_runners
 
 logger = logging.getLogger(__name__)
 
@@ -64,44 +68,67 @@ def train(
     check(experiment)
     going_on = resume and run.exists
     if going_on:
-        saved = _check_same(experiment, run)
+        saved = check_same(experiment, run)
         if run.finished and saved["stop"] == experiment.resolved()["stop"]:
             return run.read_result()
+        checkpoint = run.latest_checkpoint()
     else:
         run.refuse_existing()
-    notices, training = DrainNotices(), None
+        checkpoint = None
     try:
-        training = Training(experiment, run, cache=cache)
-        # Only now: what cannot be built leaves nothing behind.
-        run.open(experiment.resolved())
-        checkpoint = run.latest_checkpoint()
-        if checkpoint is not None:
-            training.restore(checkpoint)
+        with contextlib.closing(Training(experiment, run, cache=cache)) as training:
+            # Only now: what cannot be built leaves nothing behind.
+            run.open(experiment.resolved())
+            if checkpoint is not None:
+                training.restore(checkpoint)
+                run.go_on_from(checkpoint)
 
-        def save() -> None:
-            run.add_checkpoint(training.progress.iteration, training.write, keep=keep_checkpoints)
+            def save() -> None:
+                progress = training.progress
+                run.add_checkpoint(
+                    progress.iteration,
+                    training.write,
+                    env_steps=progress.env_steps,
+                    keep=keep_checkpoints,
+                )
 
-        with deferred_interrupt() as interrupted:
-            if training.prepare(_until(interrupted, on_phase1)):
-                save()
-            saved_at = time.monotonic()
-            while not training.done:
-                on_row(training.iterate())
-                due = training.progress.iteration % checkpoint_every == 0 or notices.new()
-                if training.done or due or interrupted.is_set() or _long_ago(saved_at):
-                    saved_at = time.monotonic()
-                    save()
-                if interrupted.is_set() and not training.done:
-                    raise KeyboardInterrupt
-        return training.finish()
+            _until_done(training, save, checkpoint_every, on_row, on_phase1)
+            return training.finish()
     except RayTaskError:
         raise  # an error of the run's own code, which would come again
     except RayError as error:
-        reason = str(error).strip().splitlines()[0]
-        raise LostProcessError(f"the run has lost a process: {reason}") from error
-    finally:
-        if training is not None:
-            training.close()
+        first_line = str(error).strip().splitlines()[0]
+        raise LostProcessError(f"the run has lost a process: {first_line}") from error
+    except OSError as error:
+        if not disk_is_full(error):
+            raise
+        raise RunDirectoryError(
+            f"{run.path} cannot be written to: {reason(error)}. Its checkpoints are whole: "
+            f"{remedy(error)}, then go on with --resume"
+        ) from error
+
+
+def _until_done(
+    training: Training,
+    save: Callable[[], None],
+    checkpoint_every: int,
+    on_row: Callable[[Row], None],
+    on_phase1: Callable[[str], None],
+) -> None:
+    """Phase 1 and all iterations, with a checkpoint now and then."""
+    notices = DrainNotices()
+    with deferred_interrupt() as interrupted:
+        if training.prepare(_until(interrupted, on_phase1)):
+            save()
+        saved_at = time.monotonic()
+        while not training.done:
+            on_row(training.iterate())
+            due = training.progress.iteration % checkpoint_every == 0 or notices.new()
+            if training.done or due or interrupted.is_set() or _long_ago(saved_at):
+                saved_at = time.monotonic()
+                save()
+            if interrupted.is_set() and not training.done:
+                raise KeyboardInterrupt
 
 
 @dataclass
@@ -153,8 +180,10 @@ class Training:
 
     def restore(self, checkpoint: Path) -> None:
         """Go on from what `write` wrote."""
+        warn_of_strangers(checkpoint)
         self._algorithm.restore_from_path(str((checkpoint / "algorithm").resolve()))
         self.progress = Progress(**json.loads((checkpoint / "progress.json").read_text()))
+        reseed_env_runners(self._algorithm, self.progress.env_steps)
         self._tracker.load(checkpoint / "exploration.npz", self.progress.env_steps)
         self.done = self.progress.env_steps >= self._experiment.stop.env_steps
         self._close_files()
@@ -163,6 +192,7 @@ class Training:
     def write(self, folder: Path) -> None:
         """Everything that `restore` needs."""
         self._algorithm.save_to_path(str((folder / "algorithm").resolve()))
+        _check_learners(self._algorithm.learner_group)
         self._tracker.save(folder / "exploration.npz")
         write_json(folder / "progress.json", asdict(self.progress))
 
@@ -283,6 +313,15 @@ def _long_ago(moment: float) -> bool:
     return time.monotonic() - moment > _SAVE_SECONDS
 
 
+def _check_learners(group: Any) -> None:
+    """RLlib does not look whether a learner in a process of its own could write its part."""
+    if group.is_remote and group._worker_manager.num_healthy_actors() < len(group):
+        raise LostProcessError(
+            "a learner died while it wrote its part of a checkpoint: its node went away, or cannot "
+            "write there (is the disk full?). The checkpoints before it are whole"
+        )
+
+
 def _check_budget(experiment: Experiment, algorithm: Any) -> None:
     """Phase 1 must leave something of the budget."""
     if experiment.method == NONE:
@@ -293,21 +332,3 @@ def _check_budget(experiment: Experiment, algorithm: Any) -> None:
             f"Phase 1 takes {steps:,} steps (intrinsic.warmup_steps), which leaves nothing of "
             f"stop.env_steps={budget:,}: lower the one, or raise the other"
         )
-
-
-def _check_same(experiment: Experiment, run: RunDirectory) -> dict[str, Any]:
-    """A run may be resumed with another stop, and with nothing else changed; the saved one."""
-    try:
-        saved = parse_experiment(run.read_config()).resolved()
-    except ConfigError as error:
-        raise RunDirectoryError(f"{run.config} cannot be read any more: {error}") from error
-    asked = experiment.resolved()
-    changed = sorted(
-        key for key in {*saved, *asked} - {"stop", "methods"} if saved.get(key) != asked.get(key)
-    )
-    if changed:
-        raise RunDirectoryError(
-            f"{run.path} was started with other settings under {', '.join(changed)}: "
-            "choose another place with --out, or undo the change"
-        )
-    return saved

@@ -33,7 +33,12 @@ def save_policy_that_takes(action: int, path: Path) -> RunDirectory:
         last[action] = 50.0
     run = RunDirectory(path)
     run.open(experiment.resolved())
-    run.add_checkpoint(1, lambda folder: algorithm.save_to_path(str(folder / "algorithm")), keep=1)
+    run.add_checkpoint(
+        1,
+        lambda folder: algorithm.save_to_path(str(folder / "algorithm")),
+        env_steps=128,
+        keep=1,
+    )
     algorithm.stop()
     return run
 

@@ -87,7 +87,7 @@ def make_run(
         result |= {"return": returns, "first_goal_steps": goal, **tracker.figures()}
         write_json(run.result, result)
     else:
-        run.add_checkpoint(2, lambda f: tracker.save(f / "exploration.npz"), keep=1)
+        run.add_checkpoint(2, lambda f: tracker.save(f / "exploration.npz"), env_steps=8, keep=1)
     return path
 
 

@@ -39,21 +39,11 @@ def test_resuming_drops_the_rows_after_the_checkpoint(tmp_path: Path):
     assert [row["iteration"] for row in run.read_metrics()] == [1, 2, 3, 4]
 
 
-def test_a_checkpoint_that_failed_half_way_is_never_chosen(tmp_path: Path):
+def test_resuming_drops_a_torn_row_that_looks_like_an_early_one(tmp_path: Path):
     run = RunDirectory(tmp_path)
-    run.checkpoints.mkdir()
-    run.add_checkpoint(1, lambda folder: (folder / "x").write_text("1"), keep=2)
-
-    def fail(folder: Path) -> None:
-        (folder / "x").write_text("half")
-        raise OSError("disk full")
-
-    with pytest.raises(OSError, match="disk full"):
-        run.add_checkpoint(2, fail, keep=2)
-    assert run.latest_checkpoint() == run.checkpoints / "iteration_000001"
-    run.add_checkpoint(3, lambda folder: None, keep=2)
-    run.add_checkpoint(4, lambda folder: None, keep=2)
-    assert [path.name for path in sorted(run.checkpoints.iterdir())] == [
-        "iteration_000003",
-        "iteration_000004",
-    ]
+    metrics = MetricsFile(run.metrics)
+    for iteration in range(1, 13):
+        metrics.append({"iteration": iteration, "a": 0.5})
+    run.metrics.write_bytes(run.metrics.read_bytes()[: -len("2,0.5\r\n")])
+    MetricsFile(run.metrics, keep_iterations=10)
+    assert [row["iteration"] for row in run.read_metrics()] == list(range(1, 11))

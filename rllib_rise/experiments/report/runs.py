@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rllib_rise.errors import RunDirectoryError
+from rllib_rise.errors import CheckpointError, RunDirectoryError
 from rllib_rise.experiments.compare import folder_name
 from rllib_rise.experiments.phase1_files import read_phase1
 from rllib_rise.experiments.run_directory import RunDirectory
@@ -64,9 +65,9 @@ class Run:
     def visits(self) -> tuple[NDArray[Any], NDArray[np.bool_]] | None:
         """Visit counts and reachable cells; of the newest checkpoint while the run goes on."""
         path = self.directory.exploration
-        checkpoint = self.directory.latest_checkpoint()
-        if not path.exists() and checkpoint is not None:
-            path = checkpoint / path.name
+        if not path.exists():
+            with contextlib.suppress(CheckpointError):
+                path = (self.directory.latest_checkpoint() or path.parent) / path.name
         if not path.exists():
             return None
         with np.load(path) as data:
