@@ -18,7 +18,8 @@ from rllib_rise.experiments.report.panels import Panel, figure_section
 from rllib_rise.experiments.report.runs import read_run
 from rllib_rise.experiments.report.sweep_charts import Response, draw_pair, draw_response
 from rllib_rise.experiments.statistics import bootstrap_interval
-from rllib_rise.experiments.sweep.results import Setting, Trial, read_sweep, short, write_results
+from rllib_rise.experiments.sweep.results import Setting, Trial, read_sweep, write_results
+from rllib_rise.experiments.sweep.space import short
 
 _SHOWN = 10
 # With more distinct values than this share of the trials, a mean per value is one of single runs.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +93,15 @@ class SweepTrial(tune.Trainable):
         """End the algorithm's processes."""
         if self._training is not None:
             self._training.close()
+            self._training = None
+
+
+def needed_cpus(sweep: Sweep) -> int:
+    """CPUs that the largest of the trials takes."""
+    seed = sweep.experiment.seed
+    trials = (sweep.with_values(values, seed) for values in sweep.extremes())
+    requests = (trial_resources(trial).required_resources for trial in trials)
+    return max(math.ceil(request.get("CPU", 1)) for request in requests)
 
 
 def chosen_values(config: dict[str, Any]) -> dict[str, Any]:
