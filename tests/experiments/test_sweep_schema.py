@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import yaml
 
-from rllib_rise.errors import ConfigError
+from rllib_rise.errors import ConfigError, RunDirectoryError
 from rllib_rise.experiments.schema import load_experiment
-from rllib_rise.experiments.sweep.run import _param_space
+from rllib_rise.experiments.sweep.run import _open, _param_space
 from rllib_rise.experiments.sweep.schema import load_sweep
 from rllib_rise.experiments.sweep.trial import needed_cpus, trial_experiment
 
@@ -193,3 +193,18 @@ def test_the_largest_trial_decides_how_many_cpus_are_needed(tmp_path: Path):
     halves = [f"rllib.num_cpus_{of}=0.5" for of in ("per_env_runner", "per_learner")]
     packed = load_sweep(tmp_path / "sweep.yaml", [*halves, "rllib.num_cpus_for_main_process=0.5"])
     assert needed_cpus(packed) == 2
+
+
+@pytest.mark.parametrize(("asked", "words"), [(3, "was begun with 2"), (2, None), (None, None)])
+def test_a_sweep_goes_on_with_as_many_trials_at_a_time_as_it_was_begun_with(
+    tmp_path: Path, asked: int | None, words: str | None
+):
+    sweep, out = load_sweep(written(tmp_path, space={"alpha": {"grid": [0.1]}})), tmp_path / "out"
+    assert not _open(sweep, out, resume=False, max_concurrent=2)
+    with pytest.raises(RunDirectoryError, match="go on with --resume"):
+        _open(sweep, out, resume=False, max_concurrent=2)
+    if words is None:
+        assert _open(sweep, out, resume=True, max_concurrent=asked)
+        return
+    with pytest.raises(RunDirectoryError, match=words):
+        _open(sweep, out, resume=True, max_concurrent=asked)
