@@ -1,6 +1,7 @@
-"""Writes the settings of the methods from their pydantic models: `python docs/settings.py`.
+"""Writes tables of settings from their pydantic models: `python docs/settings.py`.
 
-RISE's into rise.md; of the others, with what their modules' docstrings say, into methods.md.
+RISE's into rise.md; of the other methods, with what their modules' docstrings say, into methods.md;
+of a sweep into sweeps.md.
 """
 
 from __future__ import annotations
@@ -12,18 +13,23 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import get_args, get_origin
 
+from pydantic import BaseModel
+
 from rllib_rise.bonuses import RISE, BonusSettings, Need, parse_settings, resolve_bonus
+from rllib_rise.experiments.sweep.schema import Search
 from rllib_rise.rllib.registration import ALGORITHMS
 
 RISE_PAGE = Path(__file__).parent / "rise.md"
 METHODS_PAGE = Path(__file__).parent / "methods.md"
+SWEEPS_PAGE = Path(__file__).parent / "sweeps.md"
 METHODS = ("re3", "max-renyi", "count", "rnd", "icm", "ride", "ngu", "sum")
 _MARKERS = re.compile(r"(<!-- (?:settings|methods): [^\n]* -->\n).*?(<!-- end -->)", re.DOTALL)
+_PLAIN = {list: "list", dict: "mapping"}
 # Some values for settings without a default.
 _EXAMPLES = {"sum": {"parts": [{"method": "re3"}, {"method": "rnd"}]}}
 
 
-def table(settings: type[BonusSettings], common: type[BonusSettings] | None = None) -> str:
+def table(settings: type[BaseModel], common: type[BaseModel] | None = None) -> str:
     """Settings as a Markdown table; those that are not as in `common`, if that is given."""
     shared = {} if common is None else common.model_fields
     lines = ["| setting | default | values | meaning |", "|---|---|---|---|"]
@@ -31,8 +37,8 @@ def table(settings: type[BonusSettings], common: type[BonusSettings] | None = No
         if name in shared and field.default == shared[name].default:
             continue
         choices = [c for part in get_args(field.annotation) for c in _choices(part)]
-        if get_origin(field.annotation) is list:
-            choices = ["list"]
+        if get_origin(field.annotation) in _PLAIN:
+            choices = [_PLAIN[get_origin(field.annotation)]]
         values = ", ".join(map(_choice, choices)) if choices else _bounds(field)
         default = "" if field.is_required() else f"`{field.default}`"
         lines.append(f"| `{name}` | {default} | {values} | {field.description} |")
@@ -63,7 +69,11 @@ def section(name: str) -> str:
 def pages() -> dict[Path, str]:
     """The pages with fresh tables."""
     sections = "\n".join(section(name) for name in METHODS)
-    fresh = {RISE_PAGE: table(RISE.Settings), METHODS_PAGE: f"\n{sections}\n"}
+    fresh = {
+        RISE_PAGE: table(RISE.Settings),
+        METHODS_PAGE: f"\n{sections}\n",
+        SWEEPS_PAGE: table(Search),
+    }
     return {
         page: _MARKERS.sub(lambda match, text=text: match[1] + text + match[2], page.read_text())
         for page, text in fresh.items()
@@ -72,7 +82,7 @@ def pages() -> dict[Path, str]:
 
 def _choices(part) -> tuple:
     """The values of a `Literal`; of anything else, what it is."""
-    names = {list: "list", Callable: "function"}
+    names = {**_PLAIN, Callable: "function"}
     origin = get_origin(part)
     return (names[origin],) if origin in names else get_args(part) or (part,)
 
@@ -80,7 +90,7 @@ def _choices(part) -> tuple:
 def _choice(choice) -> str:
     if choice is type(None):
         return "none"
-    if choice in ("list", "function"):
+    if choice in (*_PLAIN.values(), "function"):
         return choice
     return choice.__name__ if isinstance(choice, type) else f"`{choice}`"
 

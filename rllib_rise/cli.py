@@ -189,16 +189,18 @@ def tune(
     _restarting(restarts)
     from rllib_rise.experiments import display, report, resources, session
     from rllib_rise.experiments.submit.environment import differences
-    from rllib_rise.experiments.sweep import results, run, schema
+    from rllib_rise.experiments.sweep import display as sweep_display
+    from rllib_rise.experiments.sweep import results, run, schema, trial
 
     session.silence_rllib()
     _warn(differences())
     asked = schema.load_sweep(sweep, set_)
     directory = out or Path("runs") / f"tune-{sweep.stem}"
-    cpus = resources.needed_cpus(asked.experiment)
+    largest, budget = trial.largest_trial(asked), asked.experiment.stop.env_steps
+    cpus = resources.needed_cpus(largest)
     with session.ray_session(cpus=cpus, address=address, folder=directory):
-        _warn(resources.lacking(asked.experiment, cluster=address is not None))
-        with display.CompareDisplay(console) as shown:
+        _warn(resources.lacking(largest, cluster=address is not None))
+        with sweep_display.SweepDisplay(console, asked.search.num_trials(), budget) as shown:
             run.run_sweep(
                 asked,
                 directory,
@@ -210,7 +212,10 @@ def tune(
     rows = results.setting_rows(results.write_results(directory), asked.search.metric)
     console.print(display.plain_table("settings, the best first", rows[:10]))
     best = directory / "best.yaml"
-    console.print(f"best: rise train {best}", soft_wrap=True, highlight=False, markup=False)
+    if best.exists():
+        console.print(f"best: rise train {best}", soft_wrap=True, highlight=False, markup=False)
+    else:
+        _warn([f"there is no best setting: no trial has a {asked.search.metric} at its end"])
     _point_to(report.write_report([directory]))
 
 

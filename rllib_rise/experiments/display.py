@@ -18,6 +18,7 @@ from rich.text import Text
 from rllib_rise.experiments.compare import BEYOND_BUDGET, Progress
 
 _BAR = 40
+_LINE_SECONDS = 15
 # Why a method may be without a figure that another has.
 _NO_FIGURE = {"coverage": "not counted", "return": "no episode ended"}
 
@@ -115,18 +116,25 @@ class CompareDisplay:
 
     def update(self, progress: list[Progress]) -> None:
         """Show how far each run is."""
-        total = sum(min(p.env_steps, p.budget) for p in progress)
-        budget = sum(p.budget for p in progress)
-        left = self._seconds_left(total, budget)
+        left = self._seconds_left(*self.steps(progress))
         if self._console.is_terminal:
-            self._live.update(self._table(progress, left))
-        elif time.monotonic() - self._last_line > 15:
+            self._live.update(self.table(progress, left))
+        elif time.monotonic() - self._last_line > _LINE_SECONDS:
             self._last_line = time.monotonic()
-            done = sum(p.state == "done" for p in progress)
-            self._console.print(
-                f"{total:,} / {budget:,} steps, {done} / {len(progress)} runs done, "
-                f"time left {duration(left) or '?'}"
-            )
+            self._console.print(self.line(progress, left), soft_wrap=True, highlight=False)
+
+    def steps(self, progress: Sequence[Progress]) -> tuple[int, int]:
+        """Those done, and all there will be."""
+        return sum(min(p.env_steps, p.budget) for p in progress), sum(p.budget for p in progress)
+
+    def line(self, progress: Sequence[Progress], left: float | None) -> str:
+        """How far it all is."""
+        total, budget = self.steps(progress)
+        done = sum(p.state == "done" for p in progress)
+        return (
+            f"{total:,} / {budget:,} steps, {done} / {len(progress)} runs done, "
+            f"time left {duration(left) or '?'}"
+        )
 
     def _seconds_left(self, total: int, budget: int) -> float | None:
         now = time.monotonic()
@@ -137,9 +145,14 @@ class CompareDisplay:
         rate = (total - self._first_total) / max(now - self._started, 1e-9)
         return max(0.0, (budget - total) / rate) if rate > 0 else None
 
-    def _table(self, progress: list[Progress], left: float | None) -> Table:
-        table = Table(box=None, title=f"time left {duration(left) or '?'}", title_justify="left")
-        for name in ("method", "seed", "", "steps", "coverage", ""):
+    def table(self, progress: Sequence[Progress], left: float | None) -> Table:
+        """A line per run."""
+        return self.bars(progress, f"time left {duration(left) or '?'}", "method")
+
+    def bars(self, progress: Sequence[Progress], title: str, name_of_entries: str) -> Table:
+        """A line per run, with a bar."""
+        table = Table(box=None, title=title, title_justify="left")
+        for name in (name_of_entries, "seed", "", "steps", "coverage", ""):
             table.add_column(name, justify="right" if name in ("seed", "steps") else "left")
         for p in progress:
             table.add_row(

@@ -190,12 +190,13 @@ def _over(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
     return merged
 
 
-def parse_experiment(data: dict[str, Any], *, source: str = "experiment") -> Experiment:
-    """Validate plain data; errors name the key and the nearest valid one."""
+def parse_experiment(data: dict[str, Any], *, source: str = "") -> Experiment:
+    """Validate plain data; errors name the source, the key and the nearest valid one."""
     try:
         return Experiment(**data)
     except ValidationError as error:
-        raise ConfigError(f"{source}: {explain(error, Experiment)}") from None
+        found = explain(error, Experiment)
+        raise ConfigError(f"{source}: {found}" if source else found) from None
 
 
 def apply_overrides(data: dict[str, Any], overrides: Iterable[str]) -> dict[str, Any]:
@@ -239,6 +240,16 @@ def set_value(data: dict[str, Any], path: str, value: Any) -> None:
     node[last] = value
 
 
+def number_or_text(value: Any) -> Any:
+    """A value of a YAML file, with numbers such as 1e-3, which YAML 1.1 reads as text."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return float(value)
+    except ValueError:
+        return value
+
+
 def build_config(experiment: Experiment) -> Any:
     """The RLlib config of an experiment."""
     from ray.rllib.core.rl_module.rl_module import RLModuleSpec
@@ -270,7 +281,8 @@ def check(experiment: Experiment) -> None:
     except RiseError:
         raise
     except (ValueError, TypeError) as error:
-        raise ConfigError(f"RLlib refuses the settings under rllib: {error}") from error
+        reason = str(error).split("\nTo suppress all validation errors")[0]
+        raise ConfigError(f"RLlib refuses the settings under rllib: {reason}") from error
 
 
 def import_class(key: str, path: str) -> Any:
@@ -358,9 +370,4 @@ def _parse_value(text: str) -> Any:
         value = yaml.safe_load(text)
     except yaml.YAMLError as error:
         raise ConfigError(f"--set: {text!r} is not a YAML value: {error}") from None
-    if isinstance(value, str):
-        try:  # YAML 1.1 reads 1e-3 as text
-            return float(value)
-        except ValueError:
-            return value
-    return value
+    return number_or_text(value)

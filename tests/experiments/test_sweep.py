@@ -11,8 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 import yaml
 from command_line import finish, rise, start
+from safetensors.torch import load_file
+
+from rllib_rise.experiments.compare import Progress
+from rllib_rise.experiments.sweep.run import run_sweep
+from rllib_rise.experiments.sweep.schema import load_sweep
 
 pytestmark = pytest.mark.slow
 
@@ -28,6 +34,15 @@ EXPERIMENT: dict[str, Any] = {
         "model_config": {"fcnet_hiddens": [16]},
     },
     "intrinsic": {"method": "rise", "lambda_0": 0.1, "k": "auto", "warmup_steps": 200},
+}
+IMAGES: dict[str, Any] = {
+    "env": {"id": "rise/Maze-v0", "size": 5, "observation": "image", "image_size": 15},
+    "stop": {"env_steps": 700},
+    "rllib": {
+        **EXPERIMENT["rllib"],
+        "model_config": {"conv_filters": [[8, 3, 2], [8, 3, 2]]},
+    },
+    "intrinsic": {"method": "rise", "k": "auto", "warmup_steps": 200, "vae_epochs": 2},
 }
 
 
@@ -68,6 +83,53 @@ def test_a_grid_over_seeds_shares_the_fits_of_phase_1(tmp_path: Path):
     assert best.returncode == 0, best.stdout + best.stderr
     chosen = yaml.safe_load((tmp_path / "best" / "config.yaml").read_text())["intrinsic"]
     assert f"{chosen['lambda_0']:g}" == settings[0]["lambda_0"]
+
+
+def test_trials_share_one_fit_which_is_that_of_a_run_of_its_own(tmp_path: Path):
+    space = {"alpha": {"grid": [0.1, 0.6]}, "lambda_0": {"grid": [0.01, 0.1]}}
+    written(tmp_path, {"space": space, "seeds": 1, "metric": "coverage"}, **IMAGES)
+    done = rise(tmp_path, "tune", "sweep.yaml", "--max-concurrent", "1")
+    assert done.returncode == 0, done.stdout + done.stderr
+    out = tmp_path / "runs" / "tune-sweep"
+    reports = [json.loads(path.read_text()) for path in sorted(out.glob("runs/*/phase1.json"))]
+    assert sorted(report["cached"] for report in reports) == [False, True, True, True]
+    assert len(list(out.glob("phase1-cache/*.safetensors"))) == 1
+    pids = {rows(path)[-1]["pid"] for path in out.glob("tune/*/progress.csv")}
+    assert len(pids) == 1  # a process goes from one trial to the next
+
+    # The last trial, in a used process and with another's fit, against a fresh run without a cache.
+    trial = sorted(out.glob("runs/*/"))[-1]
+    (tmp_path / "alone.yaml").write_text((trial / "config.yaml").read_text())
+    alone = rise(tmp_path, "train", "alone.yaml", "--out", "elsewhere/alone")
+    assert alone.returncode == 0, alone.stdout + alone.stderr
+    run = tmp_path / "elsewhere" / "alone"
+    assert not json.loads((run / "phase1.json").read_text())["cached"]
+    own = load_file(run / "encoder.safetensors")
+    shared = [load_file(path) for path in out.glob("runs/*/encoder.safetensors")]
+    assert len(shared) == 4
+    for tensors in shared:
+        assert tensors.keys() == own.keys()
+        assert all(torch.equal(tensor, own[name]) for name, tensor in tensors.items())
+    columns = ("env_steps", "rise_k", "intrinsic_reward_mean", "policy_loss", "coverage")
+    there, here = (
+        [[row[column] for column in columns] for row in rows(folder / "metrics.csv")]
+        for folder in (trial, run)
+    )
+    assert there == here
+
+
+@pytest.mark.usefixtures("ray_cluster")
+def test_trials_with_env_runners_are_packed_as_their_shares_say(tmp_path: Path):
+    shares = ("num_cpus_per_env_runner", "num_cpus_per_learner", "num_cpus_for_main_process")
+    rllib = {**EXPERIMENT["rllib"], "num_env_runners": 1, **dict.fromkeys(shares, 0.5)}
+    space = {"lambda_0": {"grid": [0.01, 0.02, 0.05, 0.1]}}
+    written(tmp_path, {"space": space, "seeds": 1}, rllib=rllib, stop={"env_steps": 10_000})
+    seen: list[list[Progress]] = []
+    sweep = load_sweep(tmp_path / "sweep.yaml", ["k=3"])
+    run_sweep(sweep, tmp_path / "out", on_progress=seen.append)
+    assert [progress.state for progress in seen[-1]] == ["done"] * 4
+    # Ray has 4 CPUs here: with a whole one for each of its processes, two trials would fill them.
+    assert max(sum(p.state == "running" for p in progress) for progress in seen) > 2
 
 
 def test_after_a_killed_driver_trials_go_on_and_finished_ones_stay(tmp_path: Path):

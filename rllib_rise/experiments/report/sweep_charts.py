@@ -16,6 +16,9 @@ from rllib_rise.experiments.statistics import Interval
 
 _DOT, _LINE = "#8fb8d4", "#0072B2"
 _WIDE = 30  # a range above this ratio is drawn on a logarithmic axis
+_BRIGHT = 0.65  # of the colour scale: from there on dark text is easier to read
+_APART = 0.08  # of the axis, between two values with names
+_TICKS = 7  # as many values at most are named on the axis
 
 
 @dataclass(frozen=True)
@@ -58,6 +61,9 @@ def draw_response(name: str, response: Response, metric: str) -> str:
             axes.set_xscale("log")
             axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
             axes.xaxis.set_minor_formatter(NullFormatter())
+        if numbers and len(values) <= _TICKS and _apart(values, axes.get_xscale() == "log"):
+            axes.set_xticks(values, [_text(value) for value in values])
+            axes.set_xticks([], minor=True)
         _finish(axes, response.parameter, metric)
         return as_svg(figure, name, f"{metric} over {response.parameter}")
 
@@ -74,10 +80,10 @@ def draw_pair(
         figure = Figure(figsize=(HALF, 1.2 + 0.4 * len(rows)), layout="constrained")
         axes = figure.add_subplot()
         axes.imshow(grid, cmap="viridis", aspect="auto")
-        middle = (np.nanmin(grid) + np.nanmax(grid)) / 2
+        low, high = np.nanmin(grid), np.nanmax(grid)
         for (row, column), value in np.ndenumerate(grid):
             if np.isfinite(value):
-                color = "white" if value <= middle else INK
+                color = INK if value > low + _BRIGHT * (high - low) else "white"
                 axes.text(column, row, f"{value:.3g}", ha="center", va="center", color=color)
         axes.set_xticks(range(len(columns)), [_text(value) for value in columns])
         axes.set_yticks(range(len(rows)), [_text(value) for value in rows])
@@ -89,9 +95,16 @@ def draw_pair(
 
 
 def _finish(axes: Axes, parameter: str, metric: str) -> None:
-    axes.set_title(metric, loc="left", fontsize=10, fontweight="bold", color=INK)
+    title = f"{metric} over {parameter}"
+    axes.set_title(title, loc="left", fontsize=10, fontweight="bold", color=INK)
     axes.set_xlabel(parameter)
     axes.spines["bottom"].set_color(FAINT)
+
+
+def _apart(values: Sequence[float], logarithmic: bool) -> bool:
+    """Whether the values can be named on an axis without touching each other."""
+    places = np.sort(np.log(values) if logarithmic else np.asarray(values, dtype=float))
+    return bool(np.diff(places).min() > _APART * (places[-1] - places[0]))
 
 
 def _order(value: Any) -> tuple[bool, Any]:

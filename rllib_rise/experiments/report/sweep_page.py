@@ -12,13 +12,15 @@ import numpy as np
 
 from rllib_rise.experiments.compare import FIGURES, within
 from rllib_rise.experiments.display import duration
+from rllib_rise.experiments.phase1_files import read_phase1
 from rllib_rise.experiments.report.curves import comparison_curves
 from rllib_rise.experiments.report.html import escape, fact_list, folded, paragraph, table
 from rllib_rise.experiments.report.panels import Panel, figure_section
 from rllib_rise.experiments.report.runs import read_run
 from rllib_rise.experiments.report.sweep_charts import Response, draw_pair, draw_response
 from rllib_rise.experiments.statistics import bootstrap_interval
-from rllib_rise.experiments.sweep.results import Setting, Trial, read_sweep, short, write_results
+from rllib_rise.experiments.sweep.results import Setting, Trial, read_sweep, write_results
+from rllib_rise.experiments.sweep.space import short
 
 _SHOWN = 10
 # With more distinct values than this share of the trials, a mean per value is one of single runs.
@@ -60,7 +62,9 @@ def sweep_page(out: Path, page: Path) -> tuple[str, list[str], list[Panel]]:
 def _headline(found: Sequence[Setting], metric: str) -> list[str]:
     best = found[0]
     if best.metric is None:
-        return [paragraph("note", "No trial is finished yet.")]
+        finished = any(trial.run.finished for setting in found for trial in setting.trials)
+        text = f"No finished trial has a {metric}." if finished else "No trial is finished yet."
+        return [paragraph("note", text)]
     rivals = [s for s in found[1:] if s.metric and _overlap(s, best)]
     text = f"<b>{escape(best.label)}</b> has the highest {metric}, {_interval(best)}"
     if rivals:
@@ -90,11 +94,20 @@ def _cost(trials: Sequence[Trial]) -> dict[str, str]:
     seconds = sum(trial.figures["seconds"] or 0 for trial in trials)
     steps = sum(trial.figures["env_steps"] for trial in trials)
     stopped = sum(trial.state == "stopped" for trial in trials)
+    fits = sum(_has_fitted(trial) for trial in trials)
     return {
         "trials": f"{len(trials)}" + (f", {stopped} stopped early" if stopped else ""),
         "environment steps": f"{steps:,}",
         "time, added up": duration(seconds),
+        "time per trial": duration(seconds / len(trials)),
+        **({"fits of Phase 1": f"{fits}"} if fits else {}),
     }
+
+
+def _has_fitted(trial: Trial) -> bool:
+    """Whether it ran Phase 1 itself, and did not take over another trial's."""
+    found = read_phase1(trial.run.path)
+    return found is not None and not found[0]["cached"]
 
 
 def _line(setting: Setting, metric: str) -> dict[str, Any]:

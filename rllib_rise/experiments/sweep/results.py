@@ -22,6 +22,7 @@ from rllib_rise.experiments.run_directory import RunDirectory, write_text
 from rllib_rise.experiments.schema import parse_experiment
 from rllib_rise.experiments.statistics import Interval, bootstrap_interval
 from rllib_rise.experiments.sweep.schema import METRICS, Search, Sweep
+from rllib_rise.experiments.sweep.space import label, short
 from rllib_rise.experiments.sweep.trial import RUNS, TRIAL
 from rllib_rise.experiments.tables import write_rows
 
@@ -68,20 +69,6 @@ class Setting:
     def label(self) -> str:
         """`alpha 0.1, lambda_0 0.02`."""
         return label(self.values)
-
-
-def label(values: dict[str, Any]) -> str:
-    """Values as a name, without what all paths have in front."""
-    parts = []
-    for path, value in values.items():
-        number = f"{value:.3g}" if isinstance(value, float) else str(value)
-        parts.append(f"{short(path)} {number}")
-    return ", ".join(parts)
-
-
-def short(path: str) -> str:
-    """A path as --set takes it."""
-    return path.removeprefix("intrinsic.")
 
 
 def read_sweep(out: Path) -> Sweep:

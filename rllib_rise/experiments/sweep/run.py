@@ -9,7 +9,9 @@
 from __future__ import annotations
 
 import json
+import math
 import os
+import time
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
@@ -23,13 +25,14 @@ from ray.tune.search.basic_variant import BasicVariantGenerator
 from rllib_rise.errors import MissingExtraError, RiseError, RunDirectoryError
 from rllib_rise.experiments.compare import Entry, Progress
 from rllib_rise.experiments.resources import requested
-from rllib_rise.experiments.run_directory import write_json
-from rllib_rise.experiments.sweep.results import label
+from rllib_rise.experiments.run_directory import RunDirectory, write_json
 from rllib_rise.experiments.sweep.schema import METRICS, Sweep
+from rllib_rise.experiments.sweep.space import label
 from rllib_rise.experiments.sweep.trial import (
     RUNS,
     SweepTrial,
     chosen_values,
+    trial_experiment,
     trial_seed,
 )
 
@@ -41,6 +44,14 @@ _KEPT = {"none": 2, "asha": 2, "pbt": 8}
 # Tune writes what it knows of its trials this often; by default so seldom that short trials would
 # begin anew after the driver has died.
 _SNAPSHOT_SECONDS = "5"
+_TELL_SECONDS = 0.5
+_STATES = {
+    "PENDING": "waiting",
+    "PAUSED": "waiting",
+    "RUNNING": "running",
+    "TERMINATED": "done",
+    "ERROR": "failed",
+}
 
 
 def run_sweep(
@@ -58,18 +69,21 @@ def run_sweep(
         sweep: What to run.
         out: Where to write; must not exist unless `resume`.
         resume: Go on with what is there. Finished trials are not run again.
-        max_concurrent: Trials at a time; by default as many as there are CPUs for.
+        max_concurrent: Trials at a time; by default as many as there are CPUs for. Resuming keeps
+            what it was begun with.
         checkpoint_every: Iterations between checkpoints of a trial.
-        on_progress: Called with how far all trials are that were begun.
+        on_progress: Called with how far the trials are, now and then and at the end. Those that
+            Tune has not made yet are not among them.
     """
     os.environ.setdefault("TUNE_GLOBAL_CHECKPOINT_S", _SNAPSHOT_SECONDS)
     # There is no return before an episode has ended; schedulers wait for one.
     os.environ.setdefault("TUNE_DISABLE_STRICT_METRIC_CHECKING", "1")
     os.environ.setdefault("RAY_AIR_NEW_OUTPUT", "0")  # which greets whatever the verbosity
-    going_on = _open(sweep, out, resume)
+    going_on = _open(sweep, out, resume, max_concurrent)
+    data = sweep.as_data()
     trainable = tune.with_resources(
-        tune.with_parameters(SweepTrial, sweep=sweep.as_data(), out=str(out.resolve())),
-        requested(sweep.experiment),
+        tune.with_parameters(SweepTrial, sweep=data, out=str(out.resolve())),
+        lambda config: requested(trial_experiment(data, config)),
     )
     _Watch.tell = staticmethod(on_progress)
     space = _param_space(sweep)
@@ -119,47 +133,39 @@ class _Watch(tune.Callback):
     tell: ClassVar[Callable[[list[Progress]], None]]
 
     def __init__(self, sweep: Sweep, out: Path) -> None:
-        self._budget = sweep.experiment.stop.env_steps
         self._sweep, self._out = sweep, out
-        self._known: dict[str, Progress] = {}
+        self._told = -math.inf
 
-    def on_trial_start(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
-        """It runs, for the first time or again."""
-        self._note(trial, "running")
+    def on_step_end(self, iteration: int, trials: Any, **info: Any) -> None:
+        """Something has happened to one of them."""
+        if time.monotonic() - self._told > _TELL_SECONDS:
+            self._tell(trials)
+            self._told = time.monotonic()
 
-    def on_trial_result(
-        self, iteration: int, trials: Any, trial: Any, result: dict[str, Any], **info: Any
-    ) -> None:
-        """It has done an iteration."""
-        self._note(trial, "running", result)
+    def on_experiment_end(self, trials: Any, **info: Any) -> None:
+        """All are over."""
+        self._tell(trials)
 
-    def on_trial_complete(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
-        """It is done, or was stopped."""
-        steps = trial.last_result.get("env_steps", 0)
-        self._note(trial, "done" if steps >= self._budget else "stopped", trial.last_result)
+    def _tell(self, trials: Any) -> None:
+        type(self).tell([self._progress(trial) for trial in trials])
 
-    def on_trial_error(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
-        """It has failed, perhaps not for the last time."""
-        self._note(trial, "failed")
-
-    def _note(self, trial: Any, state: str, result: dict[str, Any] | None = None) -> None:
-        before = self._known.get(trial.trial_id)
-        result = result or {}
-        self._known[trial.trial_id] = Progress(
+    def _progress(self, trial: Any) -> Progress:
+        folder, result = self._out / RUNS / trial.trial_id, trial.last_result
+        state = _STATES[trial.status]
+        if state == "done" and not RunDirectory(folder).finished:
+            state = "stopped"
+        return Progress(
             Entry(
-                label(chosen_values(trial.config)),
-                trial_seed(self._sweep, trial.config),
-                self._out / RUNS / trial.trial_id,
+                label(chosen_values(trial.config)), trial_seed(self._sweep, trial.config), folder
             ),
-            env_steps=int(result.get("env_steps", before.env_steps if before else 0)),
-            budget=self._budget,
+            env_steps=int(result.get("env_steps", 0)),
+            budget=self._sweep.experiment.stop.env_steps,
             state=state,
-            coverage=result.get("coverage", before.coverage if before else None),
+            coverage=result.get("coverage"),
         )
-        type(self).tell(list(self._known.values()))
 
 
-def _open(sweep: Sweep, out: Path, resume: bool) -> bool:
+def _open(sweep: Sweep, out: Path, resume: bool, max_concurrent: int | None) -> bool:
     """Whether there is something to go on with."""
     asked, path = sweep.as_data(), out / "sweep.json"
     if out.exists() and any(out.iterdir()):
@@ -167,11 +173,19 @@ def _open(sweep: Sweep, out: Path, resume: bool) -> bool:
             raise RunDirectoryError(
                 f"{out} exists: go on with --resume, or choose another place with --out"
             )
-        if not path.exists() or json.loads(path.read_text()) != asked:
+        begun = json.loads(path.read_text()) if path.exists() else {}
+        # Tune keeps it with its trials, and takes no other when it goes on.
+        limit = begun.pop("max_concurrent", None)
+        if begun != asked:
             raise RunDirectoryError(f"{out} holds something else: choose another place with --out")
+        if max_concurrent not in (None, limit):
+            was = "without it" if limit is None else f"with {limit}"
+            raise RunDirectoryError(
+                f"--max-concurrent {max_concurrent}: {out} was begun {was}, and goes on like that"
+            )
         return True
     out.mkdir(parents=True, exist_ok=True)
-    write_json(path, asked)
+    write_json(path, {**asked, "max_concurrent": max_concurrent})
     return False
 
 
@@ -213,8 +227,10 @@ def _optuna(metric: str, seed: int) -> Any:
         raise MissingExtraError(
             "search.searcher=optuna needs Optuna: pip install -c constraints.txt -e '.[tune]'"
         )
+    import optuna
     from ray.tune.search.optuna import OptunaSearch
 
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
     return OptunaSearch(metric=metric, mode="max", seed=seed)
 
 

@@ -10,6 +10,7 @@ from ray import tune
 from ray.tune.result import SHOULD_CHECKPOINT
 
 from rllib_rise.experiments.notices import DrainNotices
+from rllib_rise.experiments.resources import needed_cpus
 from rllib_rise.experiments.run_directory import RunDirectory, write_json
 from rllib_rise.experiments.schema import Experiment, parse_experiment
 from rllib_rise.experiments.session import silence_rllib
@@ -92,6 +93,14 @@ class SweepTrial(tune.Trainable):
         """End the algorithm's processes."""
         if self._training is not None:
             self._training.close()
+            self._training = None
+
+
+def largest_trial(sweep: Sweep) -> Experiment:
+    """The one of the trials that takes most CPUs."""
+    seed = sweep.experiment.seed
+    trials = [sweep.with_values(values, seed) for values in sweep.extremes()]
+    return max(trials, key=needed_cpus)
 
 
 def chosen_values(config: dict[str, Any]) -> dict[str, Any]:
