@@ -41,6 +41,17 @@ def find_checkpoint(path: Path) -> tuple[RunDirectory, Path]:
     )
 
 
+def policy_config(run: RunDirectory) -> Any:
+    """The config of a run whose policy is to act, all of it in this process."""
+    config = build_config(parse_experiment(run.read_config()))
+    if config.acts_at_random:
+        raise RunDirectoryError(f"{run.path} acted at random: there is no policy")
+    # With fewer learners the batch would be smaller, and no longer fit RLlib's other settings.
+    config.training(train_batch_size_per_learner=config.total_train_batch_size)
+    config.env_runners(num_env_runners=0)
+    return config.learners(num_learners=0, num_aggregator_actors_per_learner=0)
+
+
 def evaluate(path: Path, *, episodes: int = 10, explore: bool = False) -> dict[str, Any]:
     """Run `episodes` episodes with a checkpoint's policy; returns are extrinsic.
 
@@ -52,11 +63,7 @@ def evaluate(path: Path, *, episodes: int = 10, explore: bool = False) -> dict[s
     if episodes < 1:
         raise ConfigError(f"--episodes {episodes} must be at least 1")
     run, checkpoint = find_checkpoint(path)
-    config = build_config(parse_experiment(run.read_config()))
-    if config.acts_at_random:
-        raise RunDirectoryError(f"{run.path} acted at random: there is no policy to evaluate")
-    config.env_runners(num_env_runners=0)
-    config.learners(num_learners=0)
+    config = policy_config(run)
     config.evaluation(
         evaluation_interval=1,
         evaluation_duration=episodes,
