@@ -1,10 +1,11 @@
 """Animated pictures: frames of an environment, and below them a curve that grows with them.
 
-Drawn with Pillow, the curve once for all frames: a figure of Matplotlib for each would take minutes.
+Drawn with Pillow, the curve once for all frames: figures of Matplotlib would take minutes.
 """
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import subprocess
 import zlib
@@ -76,7 +77,7 @@ def small_frame(picture: NDArray[np.uint8]) -> Frame:
     if side > _LARGEST:
         share = _LARGEST / side
         size = (max(1, round(image.width * share)), max(1, round(image.height * share)))
-        image = image.resize(size, Image.Resampling.LANCZOS)
+        image = image.resize(size, Image.Resampling.BOX)
     elif side <= _LARGEST // 2:
         times = _LARGEST // side
         size = (image.width * times, image.height * times)
@@ -170,9 +171,7 @@ class _Sheet:
     def _axes(self, ticks: list[str]) -> Image.Image:
         sheet = Image.new("RGB", self.size, _PAPER)
         draw = ImageDraw.Draw(sheet)
-        draw.text(
-            (_MARGIN, self._line + _TEXT), self._curve.label, self._curve.color, self._font
-        )
+        draw.text((_MARGIN, self._line + _TEXT), self._curve.label, self._curve.color, self._font)
         bottom, right = self._top + _PLOT, self.size[0] - _MARGIN
         for y, tick in zip((bottom, self._top), ticks, strict=True):
             draw.line((self._left, y, right, y), FAINT)
@@ -212,11 +211,11 @@ def _number(value: float) -> str:
 
 def _disc(color: str) -> Image.Image:
     """The mark of the present value, with a rim of paper."""
-    side = 11
+    side = 10
     disc = Image.new("RGBA", (side * _SMOOTH, side * _SMOOTH), (255, 255, 255, 0))
     draw = ImageDraw.Draw(disc)
     draw.ellipse((0, 0, disc.width - 1, disc.height - 1), _PAPER)
-    rim = 2 * _SMOOTH
+    rim = _SMOOTH
     draw.ellipse((rim, rim, disc.width - 1 - rim, disc.height - 1 - rim), color)
     return disc.resize((side, side), Image.Resampling.BOX)
 
@@ -225,12 +224,21 @@ def _write_gif(
     out: Path, pages: Iterator[Image.Image], samples: Sequence[NDArray[np.uint8]], count: int
 ) -> None:
     """One palette for all pages, found on some of them: pixels that stay cost next to nothing."""
-    palette = Image.fromarray(np.concatenate(samples)).quantize(_COLORS)
+    # An octree keeps colours that few pixels have: the agent's, the curve's.
+    palette = Image.fromarray(np.concatenate(samples)).quantize(
+        _COLORS, method=Image.Quantize.FASTOCTREE
+    )
     reduced = (page.quantize(palette=palette, dither=Image.Dither.NONE) for page in pages)
     milliseconds = [1000 // FRAMES_PER_SECOND] * count
     milliseconds[-1] = round(1000 * _LAST_SECONDS)
     next(reduced).save(
-        out, save_all=True, append_images=reduced, duration=milliseconds, loop=0, optimize=False
+        out,
+        save_all=True,
+        append_images=reduced,
+        duration=milliseconds,
+        loop=0,
+        palette=bytes(palette.getpalette() or ()),
+        optimize=True,
     )
 
 
@@ -240,13 +248,12 @@ def _write_mp4(out: Path, pages: Iterator[Image.Image], size: tuple[int, int]) -
     command = ["ffmpeg", "-y", "-loglevel", "error", *given, "-r", str(FRAMES_PER_SECOND)]
     command += ["-i", "-", "-pix_fmt", "yuv420p", str(out)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        assert process.stdin is not None and process.stderr is not None
-        try:
+        assert process.stdin is not None
+        assert process.stderr is not None
+        with contextlib.suppress(BrokenPipeError):  # it says itself why it went
             for page in pages:
                 process.stdin.write(page.tobytes())
             process.stdin.close()
-        except BrokenPipeError:
-            pass  # it says why itself
         complaint = process.stderr.read().decode(errors="replace").strip()
     if process.returncode != 0:
         raise RiseError(f"ffmpeg could not write {out}: {complaint}")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +28,6 @@ from rllib_rise.rllib.episode_bonus import episode_bonus
 
 MAX_STEPS = 1000
 """Steps after which an episode is cut, if nothing else is said."""
-_RENDER = {"render_mode": "rgb_array"}
 
 Progress = Callable[[str, float | None], None]
 
@@ -161,6 +162,9 @@ class _Camera:
     def film(self, algorithm: Algorithm, seed: int, explore: bool) -> SingleAgentEpisode:
         """Let the algorithm's own env runner play one episode."""
         runner: Any = algorithm.env_runner
+        # Pygame opens screen and sound card too, and complains where there are none.
+        os.environ.setdefault("SDL_AUDIODRIVER", "dummy")
+        os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
         self._make_env(runner)
         runner.config.callbacks(on_episode_start=self._start, on_episode_step=self._step)
         runner._seed = seed
@@ -169,21 +173,19 @@ class _Camera:
         runner.num_env_steps_sampled_lifetime = algorithm.metrics.peek(
             (ENV_RUNNER_RESULTS, NUM_ENV_STEPS_SAMPLED_LIFETIME), default=0
         )
-        try:
+        with contextlib.suppress(_Cut):
             runner.sample(num_episodes=1, explore=explore)
-        except _Cut:
-            pass
         return self._episode if self._episode.is_numpy else self._episode.to_numpy()
 
     def _make_env(self, runner: Any) -> None:
         """An environment that can be rendered; where there is none, the one that was trained in."""
         arguments = dict(runner.config.env_config)
         try:
-            runner.config.environment(env_config={**arguments, **_RENDER})
+            runner.config.env_config = {**arguments, "render_mode": "rgb_array"}
             runner.make_env()
         except Exception as error:  # whatever it makes of an argument that it does not know
             self._renders, self._why_not = False, str(error)
-            runner.config.environment(env_config=arguments)
+            runner.config.env_config = arguments
             runner.make_env()
 
     def _start(self, *, episode: Any, env: gym.vector.VectorEnv, **kwargs: Any) -> None:

@@ -13,11 +13,14 @@ from rllib_rise.experiments.run_directory import RunDirectory
 from rllib_rise.experiments.schema import build_config, parse_experiment
 
 
-def save_policy_that_takes(action: int, path: Path) -> RunDirectory:
+def save_policy_that_takes(
+    action: int, path: Path, env: str = "tests/ActionReward-v0"
+) -> RunDirectory:
     experiment = parse_experiment(
         {
-            "env": "tests/ActionReward-v0",
+            "env": env,
             "stop": {"env_steps": 100},
+            "intrinsic": {"method": "rise", "k": 3},
             "rllib": {
                 "num_env_runners": 0,
                 "train_batch_size_per_learner": 128,
