@@ -90,7 +90,7 @@ def play(
         take.frames,
         take.rewards,
         _curve(take),
-        lambda share: on_progress(f"drawing {out.name}", share),
+        lambda share: on_progress(f"drawing {out.name}: {share:.0%}", share),
     )
     figures = take.episode.get_infos(-1).get(EPISODE_FIGURES, {})
     bonus = {} if take.bonus is None else {"bonus_mean": float(take.bonus.mean())}
@@ -156,7 +156,7 @@ class _Camera:
 
     def __init__(self, run: RunDirectory, max_steps: int, on_step: Callable[[int], None]) -> None:
         self._run, self._max_steps, self._on_step = run, max_steps, on_step
-        self._renders, self._why_not = True, "it returns no picture"
+        self._renders, self._why_not = True, "render() returned nothing"
         self.frames: list[Frame] = []
 
     def film(self, algorithm: Algorithm, seed: int, explore: bool) -> SingleAgentEpisode:
@@ -184,7 +184,7 @@ class _Camera:
             runner.config.env_config = {**arguments, "render_mode": "rgb_array"}
             runner.make_env()
         except Exception as error:  # whatever it makes of an argument that it does not know
-            self._renders, self._why_not = False, str(error)
+            self._renders, self._why_not = False, _reason(error)
             runner.config.env_config = arguments
             runner.make_env()
 
@@ -205,7 +205,7 @@ class _Camera:
             try:
                 drawn: Any = env.render()
             except Exception as error:  # a library for drawing is missing, say
-                drawn, self._why_not = None, str(error)
+                drawn, self._why_not = None, _reason(error)
             if drawn is not None and drawn[0] is not None:
                 return np.asarray(drawn[0])
             self._renders = False
@@ -214,9 +214,13 @@ class _Camera:
             env_id = self._run.read_config()["env"]["id"]
             raise ConfigError(
                 f"env.id={env_id!r} cannot be filmed: its observations are no images, and with "
-                f"render_mode='rgb_array' {self._why_not}"
+                f"render_mode='rgb_array' it draws nothing ({self._why_not})"
             )
         return _visible(obs, env.single_observation_space)
+
+
+def _reason(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 
 def _visible(obs: NDArray[Any], space: Any) -> NDArray[np.uint8]:
