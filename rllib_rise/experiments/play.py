@@ -231,4 +231,5 @@ def _visible(obs: NDArray[Any], space: Any) -> NDArray[np.uint8]:
         return image
     bounded = np.isfinite([space.low.min(), space.high.max()]).all()
     low, high = (space.low.min(), space.high.max()) if bounded else (0.0, 1.0)
-    return np.rint(255 * np.clip((image - low) / (high - low), 0, 1)).astype(np.uint8)
+    share = np.nan_to_num((image - low) / (high - low))
+    return np.rint(255 * np.clip(share, 0, 1)).astype(np.uint8)

@@ -156,7 +156,7 @@ def test_images_that_the_agent_sees_stand_for_those_that_nobody_draws(runs: Path
 
 def test_an_environment_that_cannot_be_shown_is_named(tmp_path: Path, ray_cluster: None):
     run = save_policy_that_takes(1, tmp_path / "run")
-    with pytest.raises(ConfigError, match=r"tests/ActionReward-v0.*no images.*draws nothing \(TypeE"):
+    with pytest.raises(ConfigError, match=r"ActionReward-v0.*no images.*draws nothing \(TypeError"):
         play(run.path)
 
 
