@@ -26,6 +26,7 @@ console = Console()
 _INTERRUPTED = 130  # what typer makes of Ctrl-C
 # What is left to do after Ctrl-C.
 _GOES_ON = {
+    "play": "the same command begins again",
     "reproduce": "the same command goes on",
     "submit": "what was submitted goes on; the same command with --follow shows it again",
 }
@@ -121,6 +122,46 @@ def evaluate(
     for name, value in result.items():
         text = value if isinstance(value, str) else f"{value:,.4g}"
         console.print(f"{name:>12}  {text}", soft_wrap=True)
+
+
+@app.command()
+def play(
+    checkpoint: Annotated[Path, typer.Argument(help="A run directory, or a checkpoint in one.")],
+    out: Annotated[
+        Path | None, typer.Option(help="A .gif or .mp4; by default play.gif in the run directory.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="By default the run's.")] = None,
+    explore: Annotated[bool, typer.Option("--explore", help="Sample actions.")] = False,
+    max_steps: Annotated[
+        int, typer.Option(min=1, help="Cut the episode after so many steps.")
+    ] = 1000,
+) -> None:
+    """Film one episode of a trained policy, with its bonus at every step.
+
+    The bonus is that of the run's method in the run's state, before its weight lambda. Where it
+    compares states (RISE, RE3), it compares those of this episode with each other; in training
+    with those of a whole batch.
+    """
+    from rllib_rise.experiments import display, session
+    from rllib_rise.experiments.evaluate import find_checkpoint
+    from rllib_rise.experiments.play import play as film
+
+    session.silence_rllib()
+    find_checkpoint(checkpoint)
+    with session.ray_session(), display.Lines(console) as shown:
+        result = film(
+            checkpoint,
+            out=out,
+            seed=seed,
+            explore=explore,
+            max_steps=max_steps,
+            on_progress=shown.update,
+        )
+    if result.pop("cut"):
+        _warn([f"the episode goes on; it was cut after {max_steps:,} steps (--max-steps)"])
+    for name, value in result.items():
+        text = value if isinstance(value, str) else f"{value:,.4g}"
+        console.print(f"{name:>12}  {text}", soft_wrap=True, highlight=False, markup=False)
 
 
 @app.command()

@@ -162,4 +162,17 @@ class ActionReward(gym.Env):
         return np.zeros(1, np.float32), float(action), self.steps >= 10, False, {}
 
 
+class DrawnActionReward(ActionReward):
+    """The same with pictures, which are as gray as the number of the step times ten."""
+
+    metadata = {"render_modes": ["rgb_array"]}  # noqa: RUF012
+
+    def __init__(self, render_mode: str | None = None) -> None:
+        self.render_mode = render_mode
+
+    def render(self) -> np.ndarray:
+        return np.full((20, 30, 3), 10 * self.steps, np.uint8)
+
+
 gym.register(id="tests/ActionReward-v0", entry_point=ActionReward)
+gym.register(id="tests/DrawnActionReward-v0", entry_point=DrawnActionReward)

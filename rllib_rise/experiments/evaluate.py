@@ -47,6 +47,20 @@ def find_checkpoint(path: Path) -> tuple[RunDirectory, Path]:
     )
 
 
+def policy_config(run: RunDirectory) -> Any:
+    """The config of a run whose policy is to act, all of it in this process."""
+    config = build_config(parse_experiment(run.read_config()))
+    if config.acts_at_random:
+        raise RunDirectoryError(f"{run.path} acted at random: there is no policy")
+    # With fewer learners the batch would be smaller, and no longer fit RLlib's other settings.
+    config.training(train_batch_size_per_learner=config.total_train_batch_size)
+    # Nothing is learned, and a run that had a GPU can be looked at without.
+    config.env_runners(num_env_runners=0, num_gpus_per_env_runner=0)
+    return config.learners(
+        num_learners=0, num_aggregator_actors_per_learner=0, num_gpus_per_learner=0
+    )
+
+
 def evaluate(path: Path, *, episodes: int = 10, explore: bool = False) -> dict[str, Any]:
     """Run `episodes` episodes with a checkpoint's policy; returns are extrinsic.
 
@@ -58,12 +72,7 @@ def evaluate(path: Path, *, episodes: int = 10, explore: bool = False) -> dict[s
     if episodes < 1:
         raise ConfigError(f"--episodes {episodes} must be at least 1")
     run, checkpoint = find_checkpoint(path)
-    config = build_config(parse_experiment(run.read_config()))
-    if config.acts_at_random:
-        raise RunDirectoryError(f"{run.path} acted at random: there is no policy to evaluate")
-    # Nothing is learned, and a run that had a GPU can be looked at without.
-    config.env_runners(num_env_runners=0, num_gpus_per_env_runner=0)
-    config.learners(num_learners=0, num_gpus_per_learner=0)
+    config = policy_config(run)
     config.evaluation(
         evaluation_interval=1,
         evaluation_duration=episodes,

@@ -152,12 +152,7 @@ class IntrinsicRuntime(Checkpointable):
         bonus = self.bonuses.get(module_id)
         if bonus is None or not self._is_trained(module_id):
             return
-        if not bonus.fitted:
-            raise RiseError(
-                f"method {bonus.name!r} is not fitted for module {module_id!r}: Phase 1 runs in "
-                "the training_step() of our algorithms (derive yours from one of them), for the "
-                "modules that are trained then"
-            )
+        _check_fitted(module_id, bonus)
         started = time.perf_counter()
         own = self._select(module_id, bonus, batch, chunks)
         if own is None:
@@ -194,6 +189,17 @@ class IntrinsicRuntime(Checkpointable):
             }
             for name, value in figures.items():
                 metrics.log_value((module_id, name), value, window=1)
+
+    def bonus_of(
+        self, module_id: str, batch: Mapping[str, Any], chunks: Sequence[Chunk] = ()
+    ) -> Tensor:
+        """The bonus r_hat of a batch's real transitions, `[N]`; nothing learns from them."""
+        bonus = self.bonuses[module_id]
+        _check_fitted(module_id, bonus)
+        transitions = select_transitions(
+            module_id, batch, self._needs, self._settings.state, chunks
+        )
+        return self._reward(module_id, bonus, transitions)
 
     def _add(
         self, module_id: str, batch: MutableMapping[str, Any], extra: Tensor, rl_module: RLModule
@@ -389,6 +395,15 @@ class IntrinsicRuntime(Checkpointable):
             "is_trained": self._is_trained,
             "gamma": self._gamma,
         }
+
+
+def _check_fitted(module_id: str, bonus: Bonus) -> None:
+    if not bonus.fitted:
+        raise RiseError(
+            f"method {bonus.name!r} is not fitted for module {module_id!r}: Phase 1 runs in "
+            "the training_step() of our algorithms (derive yours from one of them), for the "
+            "modules that are trained then"
+        )
 
 
 def _policy_entropy(batch: Mapping[str, Any], rl_module: RLModule, mask: Tensor | None) -> Tensor:

@@ -8,16 +8,19 @@ import torch
 from ray.rllib.core import DEFAULT_MODULE_ID
 
 from rllib_rise.errors import RunDirectoryError
-from rllib_rise.experiments.evaluate import evaluate, find_checkpoint
+from rllib_rise.experiments.evaluate import evaluate, find_checkpoint, policy_config
 from rllib_rise.experiments.run_directory import RunDirectory
 from rllib_rise.experiments.schema import build_config, parse_experiment
 
 
-def save_policy_that_takes(action: int, path: Path) -> RunDirectory:
+def save_policy_that_takes(
+    action: int, path: Path, env: str = "tests/ActionReward-v0"
+) -> RunDirectory:
     experiment = parse_experiment(
         {
-            "env": "tests/ActionReward-v0",
+            "env": env,
             "stop": {"env_steps": 100},
+            "intrinsic": {"method": "rise", "k": 3},
             "rllib": {
                 "num_env_runners": 0,
                 "train_batch_size_per_learner": 128,
@@ -57,3 +60,20 @@ def test_a_run_without_checkpoints_is_named(tmp_path: Path):
     run.open({})
     with pytest.raises(RunDirectoryError, match="no checkpoint yet"):
         find_checkpoint(run.path)
+
+
+def test_a_run_of_several_learners_fits_into_one_process(tmp_path: Path):
+    settings = {
+        "num_learners": 2,
+        "train_batch_size_per_learner": 64,
+        "minibatch_size": 64,
+        "rollout_fragment_length": 64,
+        "num_env_runners": 0,
+        "num_envs_per_env_runner": 2,
+    }
+    data = {"env": "rise/Maze-v0", "stop": {"env_steps": 100}, "rllib": settings}
+    run = RunDirectory(tmp_path / "run")
+    run.open(parse_experiment(data).resolved())
+    config = policy_config(run)
+    config.validate()
+    assert (config.num_learners, config.total_train_batch_size) == (0, 128)
