@@ -20,6 +20,7 @@ from ray.rllib.utils.metrics import ENV_RUNNER_RESULTS, NUM_ENV_STEPS_SAMPLED_LI
 from rllib_rise.encoders.base import image_layout, is_image
 from rllib_rise.envs.figures import EPISODE_FIGURES
 from rllib_rise.errors import ConfigError
+from rllib_rise.experiments.checkpoints import warn_of_strangers
 from rllib_rise.experiments.evaluate import find_checkpoint, policy_config
 from rllib_rise.experiments.film import Curve, Frame, check_film, draw_film, small_frame
 from rllib_rise.experiments.report.canvas import method_colors
@@ -129,6 +130,7 @@ def film_episode(
         raise ConfigError(f"{run.path} has several agents: a film can show the bonus of one only")
     config.env_runners(num_envs_per_env_runner=1)
     on_progress("restoring the policy", None)
+    warn_of_strangers(checkpoint)
     algorithm = config.build_algo()
     try:
         algorithm.restore_from_path(str(checkpoint / "algorithm"))
