@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import warnings
@@ -272,6 +273,9 @@ def submit(
             envvar="RAY_API_SERVER_ADDRESS", help="The cluster's dashboard, which takes jobs."
         ),
     ] = "http://127.0.0.1:8265",
+    name: Annotated[
+        str | None, typer.Option(help="Of the run's folder; by default from file, method, seed.")
+    ] = None,
     set_: Overrides = [],  # noqa: B006
     seed: Seed = None,
     checkpoint_every: CheckpointEvery = 10,
@@ -294,16 +298,19 @@ def submit(
     from rllib_rise.experiments.submit.follow import follow as follow_job
 
     session.silence_rllib()
+    logging.getLogger("ray").setLevel(logging.ERROR)  # it tells of every file that is left out
     overrides = [*set_, *([f"seed={seed}"] if seed is not None else [])]
     sent = Path.cwd()
     options = ("--checkpoint-every", str(checkpoint_every), "--restarts", str(restarts))
-    job = jobs.plan_job(file, overrides, storage=storage, options=options, sent=sent)
+    job = jobs.plan_job(file, overrides, storage=storage, name=name, options=options, sent=sent)
     client = jobs.connect(url)
     found = jobs.submit(client, job, sent=sent, pip=pip)
     state = {
         "submitted": f"submitted as {found.id}",
         "running": f"runs already, as {found.id}",
-        "done": f"is done, by {found.id}",
+        "running to another end": f"runs already, as {found.id}, with another stop: "
+        "submit it again when that has ended",
+        "done": f"is done, by {found.id}; to run it again, give it another --name",
     }[found.state]
     lines = [f"{job.name} {state}", f"results: {job.folder}, on the cluster"]
     lines += [f"ray job {verb} --address {url} {found.id}" for verb in ("status", "logs", "stop")]

@@ -29,10 +29,13 @@ def lacking(experiment: Experiment, *, cluster: bool) -> list[str]:
         experiment: What is to run.
         cluster: Whether nodes may still join; on one machine what is not there never comes.
     """
-    there = ray.cluster_resources()
+    there, request = ray.cluster_resources(), requested(experiment)
+    asked = {**request.required_resources}
+    # The driver runs anyway, and takes no CPU of Ray's.
+    asked["CPU"] = asked.get("CPU", 0) - request.bundles[0].get("CPU", 0)
     short = [
         f"the run asks for {amount:g} {name}, Ray has {there.get(name, 0):g}"
-        for name, amount in sorted(requested(experiment).required_resources.items())
+        for name, amount in sorted(asked.items())
         if amount > there.get(name, 0)
     ]
     if short and not cluster:

@@ -66,6 +66,8 @@ def run_with_restarts(
             stdin=subprocess.PIPE,
             env={**os.environ, _CHILD: str(os.getpid())},
         )
+        if stopping.is_set():  # it came while the child was being started
+            child.send_signal(signal.SIGTERM)
         code = child.wait()
         died = code < 0 or code == LOST
         if not died or stopping.is_set() or left == 0:

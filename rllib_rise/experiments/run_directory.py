@@ -33,7 +33,9 @@ from rllib_rise.errors import RunDirectoryError
 from rllib_rise.experiments.checkpoints import list_checkpoints, newest_whole, write_checkpoint
 
 _PACKAGES = ("rllib_rise", "ray", "torch", "gymnasium", "numpy", "faiss-cpu", "faiss-gpu")
-_TORN = ".torn_"
+_TORN, _PARTIAL = ".torn_", ".partial"
+COMMIT = "RISE_COMMIT"
+"""Names the commit that a job on a cluster was submitted from: no history goes along."""
 
 
 class RunDirectory:
@@ -60,21 +62,22 @@ class RunDirectory:
         return self.result.exists()
 
     def refuse_existing(self) -> None:
-        """Raise where there is anything already."""
-        if self.path.exists() and any(self.path.iterdir()):
+        """Raise where there is anything already but what a start that was cut off has left."""
+        if holds_something(self.path):
             raise RunDirectoryError(
                 f"{self.path} exists: go on with --resume, or choose another place with --out"
             )
 
     def open(self, experiment: dict[str, Any]) -> None:
         """Start a run here, or go on with the one that is here."""
-        self.checkpoints.mkdir(parents=True, exist_ok=True)
+        self.path.mkdir(parents=True, exist_ok=True)
+        write_text(self.config, yaml.safe_dump(experiment, sort_keys=False))
+        self.checkpoints.mkdir(exist_ok=True)
         self.result.unlink(missing_ok=True)
         if not list_checkpoints(self.checkpoints):
             for leftover in (*self.path.glob("events.out.tfevents.*"), self.phase1_log):
                 leftover.unlink(missing_ok=True)
         write_json(self.path / "versions.json", versions())
-        write_text(self.config, yaml.safe_dump(experiment, sort_keys=False))
 
     def log_phase1(self, line: str) -> None:
         """Add a line to the progress of Phase 1."""
@@ -159,7 +162,7 @@ class MetricsFile:
             csv.DictWriter(stream, self._columns, restval="").writerow(row)
 
     def _rewrite(self, rows: list[dict[str, str]]) -> None:
-        partial = self._path.with_suffix(".partial")
+        partial = self._path.with_suffix(_PARTIAL)
         with partial.open("w", newline="") as stream:
             writer = csv.DictWriter(stream, self._columns, restval="")
             if self._columns:
@@ -199,7 +202,7 @@ def _commit() -> str | None:
     """The commit of the checkout that this package is in, with `+changes` if it has any."""
     root = Path(__file__).parents[2]
     if not (root / ".git").exists():
-        return None
+        return os.environ.get(COMMIT) or None
     try:
         head, changes = (
             subprocess.run(
@@ -210,6 +213,12 @@ def _commit() -> str | None:
     except (OSError, subprocess.CalledProcessError):
         return None
     return head + ("+changes" if changes else "")
+
+
+def holds_something(folder: Path) -> bool:
+    """Whether there is more in a folder than files that were being written."""
+    found = folder.iterdir() if folder.exists() else ()
+    return any(path.suffix != _PARTIAL for path in found)
 
 
 def write_json(path: Path, data: Any) -> None:
@@ -224,6 +233,6 @@ def write_text(path: Path, text: str) -> None:
 
 def write_bytes(path: Path, content: bytes) -> None:
     """Write a file in one piece."""
-    partial = path.with_name(path.name + ".partial")
+    partial = path.with_name(path.name + _PARTIAL)
     partial.write_bytes(content)
     partial.replace(path)

@@ -178,6 +178,15 @@ def read_data(path: Path, above: tuple[Path, ...] = ()) -> dict[str, Any]:
     return _over(below, data)
 
 
+def bases(path: Path) -> list[Path]:
+    """The files that a file builds on, the nearest first; it can be read."""
+    base = yaml.safe_load(path.read_text()).get("base")
+    if base is None:
+        return []
+    below = path.parent / str(base)
+    return [below, *bases(below)]
+
+
 def _over(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
     """Mappings are merged, all else is replaced; another `method` or `id` begins anew."""
     defaults = {"method": "rise", "id": None}

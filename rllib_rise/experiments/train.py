@@ -27,12 +27,14 @@ from rllib_rise.experiments.rows import Row, lifetime_steps, metric_prefixes, ro
 from rllib_rise.experiments.run_directory import MetricsFile, RunDirectory, write_json
 from rllib_rise.experiments.same_experiment import check_same
 from rllib_rise.experiments.schema import Experiment, build_config, check
+from rllib_rise.experiments.shared_storage import check_shared
 from rllib_rise.experiments.summary import summarise
 from rllib_rise.rllib.reseed import reseed_env_runners
 
 logger = logging.getLogger(__name__)
 
 _SAVE_SECONDS = 300
+_PING_SECONDS = 10.0
 
 
 def train(
@@ -77,6 +79,7 @@ def train(
         checkpoint = None
     try:
         with contextlib.closing(Training(experiment, run, cache=cache)) as training:
+            check_shared(directory)  # again: nodes may have joined that write checkpoints
             # Only now: what cannot be built leaves nothing behind.
             run.open(experiment.resolved())
             if checkpoint is not None:
@@ -92,10 +95,17 @@ def train(
                     keep=keep_checkpoints,
                 )
 
-            _until_done(training, save, checkpoint_every, on_row, on_phase1)
+            try:
+                _until_done(training, save, checkpoint_every, on_row, on_phase1)
+            except RayTaskError as error:
+                # An error of the run's own code would come again; that of a learner which misses
+                # another one would not.
+                if not training.lost_learner():
+                    raise
+                raise LostProcessError("the run has lost a learner") from error
             return training.finish()
     except RayTaskError:
-        raise  # an error of the run's own code, which would come again
+        raise
     except RayError as error:
         first_line = str(error).strip().splitlines()[0]
         raise LostProcessError(f"the run has lost a process: {first_line}") from error
@@ -250,6 +260,16 @@ class Training:
         if not self._algorithm.config.num_env_runners:
             return {}
         return {"env_runners": self._algorithm.env_runner_group.num_healthy_remote_workers()}
+
+    def lost_learner(self) -> bool:
+        """Whether a learner in a process of its own is dead."""
+        group = self._algorithm.learner_group
+        if not group.is_remote:
+            return False
+        answers = group.foreach_learner(lambda learner: True, timeout_seconds=_PING_SECONDS)
+        return any(isinstance(answer.get(), RayError) for answer in answers) or (
+            group._worker_manager.num_healthy_actors() < len(group)
+        )
 
     def finish(self) -> dict[str, Any]:
         """Write the final figures."""

@@ -84,6 +84,23 @@ def test_a_killed_run_goes_on_from_its_last_checkpoint(folder: Path):
         assert float(row["intrinsic_lambda"]) == pytest.approx(0.1 * (1 - 1e-4) ** t, rel=1e-6)
 
 
+def test_one_of_two_learners_dies_and_the_run_goes_on(folder: Path):
+    """The other one does not die: it misses an answer, which looks like an error of the code."""
+    process = train(folder, "--restarts", "1", "--set", "rllib.num_learners=2")
+    wait_until(lambda: len(rows(folder)) > 8)
+    learners = [
+        one
+        for one in psutil.Process(child(process).pid).children(recursive=True)
+        if "ray::_WrappedExecutable" in " ".join(one.cmdline())
+    ]
+    assert len(learners) == 2
+    learners[1].kill()
+    output = finish(process)
+    assert "has lost a process; it goes on from its last checkpoint (1 restarts left)" in output
+    found = rows(folder)
+    assert [int(float(row["iteration"])) for row in found] == list(range(1, len(found) + 1))
+
+
 def test_restarts_are_bounded(folder: Path):
     process = train(folder, "--restarts", "1")
     for more in (6, 12):

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 from command_line import refused
+from ray.job_submission import JobDetails, JobStatus, JobType
 from test_cli import SMALL
 
-from rllib_rise.errors import ConfigError
+from rllib_rise.errors import ClusterError, ConfigError
+from rllib_rise.experiments.run_directory import COMMIT, versions
 from rllib_rise.experiments.submit.address import allow_token, checked_address
 from rllib_rise.experiments.submit.environment import (
     SUBMITTED_WITH,
@@ -18,7 +23,8 @@ from rllib_rise.experiments.submit.environment import (
     installed,
     runtime_environment,
 )
-from rllib_rise.experiments.submit.job import plan_job
+from rllib_rise.experiments.submit.follow import follow
+from rllib_rise.experiments.submit.job import Submission, connect, plan_job, submit
 
 
 @pytest.fixture
@@ -74,6 +80,8 @@ def test_a_token_is_found_where_ray_looks_for_it(tmp_path: Path, monkeypatch: py
     monkeypatch.setenv("HOME", str(tmp_path))
     assert not allow_token()
     (tmp_path / ".ray").mkdir()
+    (tmp_path / ".ray" / "auth_token").touch()
+    assert not allow_token()
     (tmp_path / ".ray" / "auth_token").write_text("secret")
     assert allow_token()
     monkeypatch.setenv("RAY_AUTH_MODE", "disabled")  # then Ray sends none
@@ -121,6 +129,90 @@ def test_a_longer_budget_is_the_same_run_with_another_goal(project: Path):
     assert short.goal == plan(project).goal
 
 
+def test_a_sweep_with_another_budget_is_another_one(project: Path):
+    longer = plan(project, "sweep.yaml", "stop.env_steps=9999")
+    assert longer.identity != plan(project, "sweep.yaml").identity
+
+
+class Cluster:
+    """What a cluster's job API answers, as far as `submit` and `follow` ask it."""
+
+    def __init__(self, *outputs: list[str] | Exception, end: JobStatus = JobStatus.SUCCEEDED):
+        self.jobs: list[JobDetails] = []
+        self._outputs, self._end = list(outputs), end
+
+    def list_jobs(self) -> list[JobDetails]:
+        return self.jobs
+
+    def submit_job(self, *, submission_id: str, metadata: dict, **rest: Any) -> None:
+        details = {"type": JobType.SUBMISSION, "entrypoint": rest["entrypoint"]}
+        status = JobStatus.RUNNING
+        self.jobs.append(
+            JobDetails(submission_id=submission_id, metadata=metadata, status=status, **details)
+        )
+
+    def end(self, status: JobStatus) -> None:
+        self.jobs[-1].status = status
+
+    async def tail_job_logs(self, job_id: str) -> AsyncIterator[str]:
+        output = self._outputs.pop(0) if self._outputs else []
+        if isinstance(output, Exception):
+            raise output
+        for piece in output:
+            yield piece
+
+    def get_job_info(self, job_id: str) -> JobDetails:
+        status = JobStatus.RUNNING if self._outputs else self._end
+        return JobDetails(
+            type=JobType.SUBMISSION, entrypoint="", status=status, message="why", driver_exit_code=3
+        )
+
+
+def test_what_a_second_submission_finds(project: Path):
+    cluster, job = Cluster(), plan(project)
+    longer = plan(project, "configs/small.yaml", "stop.env_steps=9999")
+    assert submit(cluster, job, sent=project) == Submission(f"{job.identity}-1", "submitted")
+    assert submit(cluster, job, sent=project).state == "running"
+    assert submit(cluster, longer, sent=project).state == "running to another end"
+    cluster.end(JobStatus.FAILED)
+    assert submit(cluster, job, sent=project) == Submission(f"{job.identity}-2", "submitted")
+    cluster.end(JobStatus.SUCCEEDED)
+    assert submit(cluster, job, sent=project).state == "done"
+    assert submit(cluster, longer, sent=project) == Submission(f"{job.identity}-3", "submitted")
+
+
+def test_a_folder_belongs_to_one_run(project: Path):
+    cluster = Cluster()
+    submit(cluster, plan(project), sent=project)
+    other = plan(project, "configs/small.yaml", "alpha=0.5")
+    with pytest.raises(ClusterError, match="give this run another --name"):
+        submit(cluster, other, sent=project)
+
+
+def test_the_address_that_was_checked_is_the_one_that_is_asked(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("RAY_ADDRESS", "http://127.0.0.1:7")
+    monkeypatch.setenv("RAY_API_SERVER_ADDRESS", "http://127.0.0.1:7")
+    with pytest.raises(ClusterError, match=r"connect to Ray at address: http://127.0.0.1:9\."):
+        connect("http://127.0.0.1:9")
+    assert os.environ["RAY_ADDRESS"] == "http://127.0.0.1:7"
+
+
+def test_following_goes_on_behind_a_lost_connection():
+    told: list[str] = []
+    cluster = Cluster(["one ", "two "], OSError("away"), ["one two thr", "ee"])
+    assert follow(cluster, "a-job", told.append, patience=60) == 0
+    assert "".join(told) == "one two three"
+
+
+def test_following_gives_up_when_nobody_answers_and_passes_on_why_a_job_failed():
+    away = [OSError("away")] * 9
+    with pytest.raises(ClusterError, match="has not answered"):
+        follow(Cluster(["one"], *away), "a-job", lambda piece: None, patience=0)
+    told: list[str] = []
+    assert follow(Cluster(["one"], end=JobStatus.FAILED), "a-job", told.append) == 3
+    assert "failed: why" in "".join(told)
+
+
 def test_settings_are_checked_before_anything_is_sent(project: Path):
     with pytest.raises(ConfigError, match="alpha"):
         plan(project, "configs/small.yaml", "alpha=7")
@@ -134,10 +226,38 @@ def test_files_from_elsewhere_and_relative_storage_are_refused(project: Path, tm
         plan(project, storage="runs")
 
 
+def test_a_home_directory_is_not_sent(project: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("HOME", str(project))
+    with pytest.raises(ConfigError, match="your home directory"):
+        runtime_environment(project)
+
+
+def test_files_that_stay_behind_are_refused_with_what_they_build_on(project: Path):
+    (project / "runs").mkdir()
+    (project / "runs" / "best.yaml").write_text(yaml.safe_dump(SMALL))
+    with pytest.raises(ConfigError, match="is in runs/, which is not sent"):
+        plan(project, "runs/best.yaml")
+    (project / "more.yaml").write_text("base: runs/best.yaml")
+    with pytest.raises(ConfigError, match=r"best.yaml is in runs/"):
+        plan(project, "more.yaml")
+    (project / "configs" / "more.yaml").write_text("base: ../sweep.yaml")
+    with pytest.raises(ConfigError, match="is not below"):
+        plan_job(project / "configs/more.yaml", storage="/shared", sent=project / "configs")
+
+
+def test_a_name_chooses_the_folder(project: Path):
+    job = plan_job(project / "sweep.yaml", storage="/shared/", sent=project, name="again")
+    assert job.folder == "/shared/again"
+    assert job.identity != plan(project, "sweep.yaml").identity
+    with pytest.raises(ConfigError, match="not a path"):
+        plan_job(project / "sweep.yaml", storage="/shared", sent=project, name="a/b")
+
+
 def test_secrets_and_results_do_not_go_along(project: Path):
     environment = runtime_environment(project)
-    assert {".git", "runs", "*auth_token*", "*.pem", ".env"} <= set(environment["excludes"])
+    assert {"/.git", "/runs", "*auth_token*", "*.pem", ".env*"} <= set(environment["excludes"])
     assert json.loads(environment["env_vars"][SUBMITTED_WITH])["ray"]
+    assert environment["env_vars"][COMMIT] == versions()["commit"]
     with pytest.raises(ConfigError, match="requirements file"):
         runtime_environment(project, project / "missing.txt")
 

@@ -30,8 +30,9 @@ def allow_token() -> bool:
 def _token_exists() -> bool:
     if os.environ.get("RAY_AUTH_TOKEN"):
         return True
-    path = os.environ.get("RAY_AUTH_TOKEN_PATH")
-    return (Path(path) if path else Path.home() / ".ray" / "auth_token").is_file()
+    name = os.environ.get("RAY_AUTH_TOKEN_PATH")
+    path = Path(name) if name else Path.home() / ".ray" / "auth_token"
+    return path.is_file() and bool(path.read_text().strip())
 
 
 def checked_address(address: str, *, token: bool) -> tuple[str, list[str]]:

@@ -8,15 +8,19 @@ from pathlib import Path
 from typing import Any
 
 from rllib_rise.errors import ConfigError
-from rllib_rise.experiments.run_directory import versions
+from rllib_rise.experiments.run_directory import COMMIT, versions
 
 SUBMITTED_WITH = "RISE_SUBMITTED_WITH"
 # How long Ray waits for a job that was asked to stop: an iteration and a checkpoint; 3 by default.
 _STOP_SECONDS = 120
-# Beyond what .gitignore and .rayignore name, which Ray leaves out by itself.
+# Folders that are not sent, beyond what .gitignore and .rayignore name.
+LEFT_HERE = (".git", ".venv", "runs", "results", "docs", "tests")
 _EXCLUDES = (
-    *(".git", ".venv", "runs", "results", "docs", "tests", "**/__pycache__", "*.egg-info"),
-    *(".env", "*.pem", "*.key", "*auth_token*"),
+    *(f"/{folder}" for folder in LEFT_HERE),
+    *("__pycache__", "*.egg-info"),
+    # What is often secret.
+    *(".env*", "*.pem", "*.key", "*.p12", "*auth_token*", "id_rsa*", "id_ecdsa*", "id_ed25519*"),
+    *(".ssh", ".aws", ".kube", "kubeconfig*", ".netrc", ".pypirc", ".git-credentials"),
 )
 
 
@@ -27,11 +31,17 @@ def runtime_environment(sent: Path, pip: Path | None = None) -> dict[str, Any]:
         sent: The directory in a copy of which the job works.
         pip: A requirements file; its packages are installed for this job alone, on every node.
     """
+    if sent.resolve() == Path.home():
+        raise ConfigError(
+            f"{sent.resolve()} would be sent to the cluster, your home directory with all that is "
+            "in it: start `rise submit` in the directory of your project"
+        )
     environment: dict[str, Any] = {
         "working_dir": str(sent.resolve()),
         "excludes": list(_EXCLUDES),
         "env_vars": {
             SUBMITTED_WITH: json.dumps(installed()),
+            COMMIT: versions()["commit"] or "",
             "RAY_JOB_STOP_WAIT_TIME_S": str(_STOP_SECONDS),
         },
     }

@@ -38,19 +38,23 @@ def follow(
 async def _follow(
     client: JobSubmissionClient, job_id: str, write: Callable[[str], None], patience: float
 ) -> int:
-    seen, heard = 0, time.monotonic()
+    seen, told, silent_since = 0, "", None
     while True:
         try:
             # Every connection tells the whole output again.
             async for piece in _behind(client.tail_job_logs(job_id), seen):
-                seen += len(piece)
+                seen, silent_since = seen + len(piece), None
                 write(piece)
-            details = client.get_job_info(job_id)
-            heard = time.monotonic()
+            details, silent_since = client.get_job_info(job_id), None
+            message = "" if details.status == JobStatus.SUCCEEDED else details.message or ""
+            if details.status != JobStatus.RUNNING and message != told:
+                write(f"{details.status.value.lower()}: {message}\n")
+                told = message
             if details.status.is_terminal():
                 return _exit_code(details)
         except _UNREACHABLE as error:
-            if time.monotonic() - heard > patience:
+            silent_since = silent_since or time.monotonic()
+            if time.monotonic() - silent_since > patience:
                 raise ClusterError(
                     f"the cluster has not answered for {patience:.0f} seconds ({error}); the job "
                     "may still run: submit it again to follow it"

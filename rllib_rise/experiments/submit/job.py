@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 import shlex
 from collections.abc import Sequence
@@ -22,10 +23,13 @@ from ray.job_submission import JobDetails, JobStatus, JobSubmissionClient
 
 from rllib_rise.errors import ClusterError, ConfigError
 from rllib_rise.experiments import schema
-from rllib_rise.experiments.submit.environment import runtime_environment
+from rllib_rise.experiments.submit.environment import LEFT_HERE, runtime_environment
 from rllib_rise.experiments.sweep.schema import load_sweep
 
-_GOAL = "rise_goal"  # what a job was to reach, in its metadata
+# What a job was to reach and where it writes, in its metadata.
+_GOAL, _FOLDER = "rise_goal", "rise_folder"
+# Variables that Ray's client would take an address from, whatever it was given.
+_ADDRESSES = ("RAY_API_SERVER_ADDRESS", "RAY_ADDRESS")
 
 
 @dataclass(frozen=True)
@@ -53,11 +57,11 @@ class Submission:
 
     Attributes:
         id: Of the job in question.
-        state: Whether it was submitted now, runs already, or is done.
+        state: Whether it was submitted now, runs already (perhaps to another end), or is done.
     """
 
     id: str
-    state: Literal["submitted", "running", "done"]
+    state: Literal["submitted", "running", "running to another end", "done"]
 
 
 def plan_job(
@@ -66,6 +70,7 @@ def plan_job(
     *,
     storage: str,
     sent: Path,
+    name: str | None = None,
     options: Sequence[str] = (),
 ) -> Job:
     """The job for a YAML file, which is read and checked here already.
@@ -75,6 +80,7 @@ def plan_job(
         overrides: As of `--set`.
         storage: The folder on the cluster below which the run's folder is.
         sent: The directory that goes to the cluster.
+        name: Of the run's folder; by default made from the file, the method and the seed.
         options: Further ones of the command, which do not change what is computed.
     """
     if not Path(storage).is_absolute():
@@ -82,17 +88,16 @@ def plan_job(
             f"--storage {storage}: give an absolute path on the cluster. A job works in a copy of "
             "your directory that Ray throws away, so what it writes must be elsewhere"
         )
-    try:
-        inside = file.resolve().relative_to(sent.resolve())
-    except ValueError:
-        raise ConfigError(
-            f"{file} is not below {sent.resolve()}, which is what is sent to the cluster: start "
-            "`rise submit` in a directory that holds it"
-        ) from None
-    kind, name, asked = _read(file, overrides)
+    kind, usual_name, asked = _read(file, overrides)
+    inside, *_ = [_inside(path, sent) for path in (file, *schema.bases(file))]
+    name = name or usual_name
+    if "/" in name:
+        raise ConfigError(f"--name {name}: a name, not a path; --storage is where it is")
     folder = f"{storage.rstrip('/')}/{name}"
-    lasting = {key: value for key, value in asked["experiment"].items() if key != "stop"}
-    identity = _fingerprint([kind, folder, {**asked, "experiment": lasting}])
+    lasting = dict(asked)
+    if kind == "train":  # which may go on to another end
+        lasting["experiment"] = {k: v for k, v in asked["experiment"].items() if k != "stop"}
+    identity = _fingerprint([kind, folder, lasting])
     settings = [word for override in overrides for word in ("--set", override)]
     return Job(
         name=name,
@@ -108,6 +113,7 @@ def plan_job(
 
 def connect(address: str) -> JobSubmissionClient:
     """A client for the cluster whose dashboard is at `address`."""
+    elsewhere = {name: os.environ.pop(name) for name in _ADDRESSES if name in os.environ}
     try:
         return JobSubmissionClient(address)
     except AuthenticationError as error:
@@ -117,6 +123,8 @@ def connect(address: str) -> JobSubmissionClient:
             f"no Ray cluster answers at {address}: {_first_line(error)}. It must be the address of "
             "the dashboard (port 8265 by default), and this machine must reach it"
         ) from None
+    finally:
+        os.environ.update(elsewhere)
 
 
 def submit(
@@ -127,35 +135,63 @@ def submit(
     pip: Path | None = None,
 ) -> Submission:
     """Send a job, unless the same run is done or under way there."""
-    last = last_attempt(client, job)
-    number = 1
-    if last is not None:
-        number = _number(last, job)
+    try:
+        known = client.list_jobs()
+    except (RuntimeError, OSError) as error:
+        raise ClusterError(f"the cluster does not answer: {_first_line(error)}") from None
+    _refuse_taken_folder(known, job)
+    last = max(known, key=lambda found: _number(found, job), default=None)
+    number = _number(last, job) if last is not None else 0
+    if last is not None and number:
+        same_end = (last.metadata or {}).get(_GOAL) == job.goal
         if not last.status.is_terminal():
-            return Submission(str(last.submission_id), "running")
-        if last.status == JobStatus.SUCCEEDED and (last.metadata or {}).get(_GOAL) == job.goal:
+            return Submission(
+                str(last.submission_id), "running" if same_end else "running to another end"
+            )
+        if last.status == JobStatus.SUCCEEDED and same_end:
             return Submission(str(last.submission_id), "done")
-        number += 1
-    name = f"{job.identity}-{number}"
+    name = f"{job.identity}-{number + 1}"
     try:
         client.submit_job(
             # Without a shell in between, Ray's request to stop reaches the run, and Ray its end.
             entrypoint=f"exec {shlex.join(job.command)}",
             submission_id=name,
             runtime_env=runtime_environment(sent, pip),
-            metadata={"rise_run": job.name, _GOAL: job.goal},
+            metadata={"rise_run": job.name, _GOAL: job.goal, _FOLDER: job.folder},
         )
-    except RuntimeError as error:
+    except (RuntimeError, OSError) as error:
         if "already exists" not in str(error):
             raise ClusterError(f"the cluster refuses the job: {_first_line(error)}") from None
         return Submission(name, "running")  # somebody was faster
     return Submission(name, "submitted")
 
 
-def last_attempt(client: JobSubmissionClient, job: Job) -> JobDetails | None:
-    """The newest job that was submitted for this run."""
-    ours = [found for found in client.list_jobs() if _number(found, job)]
-    return max(ours, key=lambda found: _number(found, job), default=None)
+def _refuse_taken_folder(known: Sequence[JobDetails], job: Job) -> None:
+    """Another run's folder would be refused by the job itself, but only there."""
+    for other in known:
+        same_folder = (other.metadata or {}).get(_FOLDER) == job.folder
+        if same_folder and not _number(other, job):
+            raise ClusterError(
+                f"{job.folder} is that of {other.submission_id}, which has other settings: give "
+                "this run another --name"
+            )
+
+
+def _inside(file: Path, sent: Path) -> Path:
+    """Where a file is in the copy of the directory that goes to the cluster."""
+    try:
+        inside = file.resolve().relative_to(sent.resolve())
+    except ValueError:
+        raise ConfigError(
+            f"{file} is not below {sent.resolve()}, which is what is sent to the cluster: start "
+            "`rise submit` in a directory that holds it"
+        ) from None
+    if inside.parts[0] in LEFT_HERE:
+        raise ConfigError(
+            f"{file} is in {inside.parts[0]}/, which is not sent to the cluster: copy it to "
+            "another folder"
+        )
+    return inside
 
 
 def _number(found: JobDetails, job: Job) -> int:

@@ -25,11 +25,12 @@ from ray.tune.search.basic_variant import BasicVariantGenerator
 from rllib_rise.errors import MissingExtraError, RiseError, RunDirectoryError
 from rllib_rise.experiments.compare import Entry, Progress
 from rllib_rise.experiments.resources import requested
-from rllib_rise.experiments.run_directory import RunDirectory, write_json
+from rllib_rise.experiments.run_directory import RunDirectory, holds_something, write_json
 from rllib_rise.experiments.sweep.schema import METRICS, Sweep
 from rllib_rise.experiments.sweep.space import label
 from rllib_rise.experiments.sweep.trial import (
     RUNS,
+    SWEEP,
     SweepTrial,
     chosen_values,
     trial_experiment,
@@ -167,8 +168,8 @@ class _Watch(tune.Callback):
 
 def _open(sweep: Sweep, out: Path, resume: bool, max_concurrent: int | None) -> bool:
     """Whether there is something to go on with."""
-    asked, path = sweep.as_data(), out / "sweep.json"
-    if out.exists() and any(out.iterdir()):
+    asked, path = sweep.as_data(), out / SWEEP
+    if holds_something(out):
         if not resume:
             raise RunDirectoryError(
                 f"{out} exists: go on with --resume, or choose another place with --out"

@@ -14,11 +14,12 @@ from rllib_rise.experiments.resources import needed_cpus
 from rllib_rise.experiments.run_directory import RunDirectory, write_json
 from rllib_rise.experiments.schema import Experiment, parse_experiment
 from rllib_rise.experiments.session import silence_rllib
+from rllib_rise.experiments.shared_storage import check_here
 from rllib_rise.experiments.sweep.schema import Search, Sweep
 from rllib_rise.experiments.train import Training
 from rllib_rise.rllib.phase1.cache import CACHE_FOLDER
 
-RUNS, TRIAL = "runs", "trial.json"
+RUNS, SWEEP, TRIAL = "runs", "sweep.json", "trial.json"
 REPEATED = "__trial_index__"
 """What Tune's `Repeater` calls the number of a repetition."""
 
@@ -32,6 +33,7 @@ class SweepTrial(tune.Trainable):
     def setup(self, config: dict[str, Any], sweep: dict[str, Any], out: str) -> None:
         """Build the algorithm. Phase 1 waits for the first step: it may come with a checkpoint."""
         silence_rllib()
+        check_here(Path(out) / SWEEP)
         self._sweep, self._out = sweep, Path(out)
         self._begin(config)
 
