@@ -96,10 +96,10 @@ def renyi_reward(
         center = float(log_rho.sum() / seen.sum().clamp(min=1))
     else:
         center = _finite("log_center", log_center)
-    # The bound on the degree, and float64, keep infinity * 0 out.
-    steepness = (1 - alpha) * min(degree, 1e30)
-    exponent = (steepness * (log_rho.double() - center)).clamp(max=_MAX_EXPONENT)
-    return torch.where(seen, exponent.exp(), 0.0).to(rho.dtype)
+    # The bounds on degree and centre keep infinity * 0 out.
+    steepness, center = (1 - alpha) * min(degree, 1e30), min(max(center, -1e30), 1e30)
+    exponent = (steepness * (log_rho - center)).clamp(max=_MAX_EXPONENT)
+    return torch.where(seen, exponent.exp(), 0.0)
 
 
 def intrinsic_dimension(distances: Tensor) -> Tensor:
@@ -143,13 +143,13 @@ def intrinsic_dimension(distances: Tensor) -> Tensor:
 def _box_cox(rho: Tensor, alpha: float, floor: float) -> Tensor:
     limits = torch.finfo(rho.dtype)
     log_rho = rho.clamp(min=min(max(floor, limits.tiny), limits.max)).log()
-    order_gap = 1 - alpha
+    # Not beyond the dtype's range, where it would be infinity over infinity.
+    order_gap = max(1 - alpha, limits.min)
     if abs(order_gap) < SHANNON_WIDTH:
         return log_rho
-    # expm1 keeps the digits that `rho^(1 - alpha) - 1` loses near alpha = 1. In float64, because an
-    # order beyond float32's range would be infinity there, and infinity over infinity.
-    reward = torch.expm1(order_gap * log_rho.double()) / order_gap
-    return reward.clamp(min=limits.min, max=limits.max).to(rho.dtype)
+    # expm1 keeps the digits that `rho^(1 - alpha) - 1` loses near alpha = 1.
+    reward = torch.expm1(order_gap * log_rho) / order_gap
+    return reward.clamp(min=limits.min, max=limits.max)
 
 
 def _default_floor(rho: Tensor) -> float:

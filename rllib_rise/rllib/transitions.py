@@ -133,9 +133,12 @@ def _whole_episodes(module_id: str, phantoms: Tensor, chunks: Sequence[Chunk]) -
             f"given {len(chunks)}: a connector has removed or added some, and this bonus cannot "
             "tell which"
         )
-    ids = torch.tensor([chunk.episode for chunk in chunks], device=phantoms.device)
-    over = torch.tensor([chunk.done for chunk in chunks], device=phantoms.device)
-    starts = torch.tensor([chunk.start for chunk in chunks], device=phantoms.device)
+
+    def column(values: list[int], dtype: torch.dtype = torch.int64) -> Tensor:
+        return torch.tensor(values, dtype=dtype, device=phantoms.device)
+
+    ids, starts = column([c.episode for c in chunks]), column([c.start for c in chunks])
+    over = column([c.done for c in chunks], torch.bool)
     last = torch.ones_like(numbers, dtype=torch.bool)
     last[:-1] = numbers[1:] != numbers[:-1]
     rows = torch.arange(len(numbers), device=phantoms.device)

@@ -53,7 +53,8 @@ def tensors(
 ) -> Tensor:
     """A tensor of a few values again and again, or of noise on some scale, or of both.
 
-    Finite, but for one in ten. Only what matters is drawn; where each value stands comes from a seed, for speed.
+    Finite, but for one in ten. Only what matters is drawn; where each value stands comes from a
+    seed, for speed.
     """
     shape, dtype = draw(shapes), draw(dtypes)
     generator = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))

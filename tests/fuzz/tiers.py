@@ -35,8 +35,7 @@ def fuzz(*, slow: int, **strategies: SearchStrategy[Any]) -> Callable[[Callable[
             def counted(**drawn: Any) -> None:
                 try:
                     check(**drawn)
-                except RiseError as error:
-                    assert len(str(error)) > 10, "an error without words"
+                except RiseError:
                     counts["rejected"] += 1
                 else:
                     counts["accepted"] += 1
