@@ -28,9 +28,10 @@ ACTIONS = [
 LAYOUTS = ("chunks", "chunks", "sequences", "masked", "replayed")
 
 _orders = st.sampled_from([0.0, 0.1, 0.5, 0.999999])
-_scales = st.sampled_from([0.1, 0.0, 1.0, 1e-300])
+#: Weights of the bonus: those that make sense, and those with which it can be lost or overflow.
+WEIGHTS = st.sampled_from([0.1, 0.0, 1.0])
+ALL_WEIGHTS = WEIGHTS | st.sampled_from([1e-300, 1e30, 1e300])
 _common = {
-    "lambda_0": _scales,
     "kappa": st.sampled_from([0.0, 0.5, 1 - 1e-16]),
     "standardize": st.sampled_from([False, True, "batch"]),
     "shuffle": st.booleans(),
@@ -71,16 +72,19 @@ _own: dict[str, dict[str, st.SearchStrategy[Any]]] = {
 }
 
 
-def settings_of(method: str) -> st.SearchStrategy[dict[str, Any]]:
-    """Valid settings, also extreme ones; sums are of two other methods."""
+def settings_of(
+    method: str, weights: st.SearchStrategy[float] = ALL_WEIGHTS
+) -> st.SearchStrategy[dict[str, Any]]:
+    """Valid settings, also extreme ones; sums are of one or two other methods."""
+    common = {**_common, "lambda_0": weights}
     if method != "sum":
-        return st.fixed_dictionaries({**_common, **_own[method]})
+        return st.fixed_dictionaries({**common, **_own[method]})
     part = st.sampled_from(sorted(_own)).flatmap(
-        lambda name: settings_of(name).map(
+        lambda name: settings_of(name, weights).map(
             lambda values: {"method": name, **{k: v for k, v in values.items() if k != "shuffle"}}
         )
     )
-    return st.fixed_dictionaries({**_common, "parts": st.lists(part, min_size=1, max_size=2)})
+    return st.fixed_dictionaries({**common, "parts": st.lists(part, min_size=1, max_size=2)})
 
 
 @dataclass(frozen=True)
@@ -96,12 +100,13 @@ class Case:
 
 
 @st.composite
-def cases(draw: st.DrawFn, methods: st.SearchStrategy[str]) -> Case:
-    method = draw(methods)
+def cases(draw: st.DrawFn, weights: st.SearchStrategy[float] = ALL_WEIGHTS) -> Case:
+    """Any method on observations of any shape, in bytes or not, with any kind of actions."""
+    method = draw(st.sampled_from(METHODS))
     shape, in_bytes = draw(st.sampled_from(SHAPES)), draw(st.booleans())
     space = draw(st.sampled_from(ACTIONS))
     bonus = resolve_bonus(method)
-    settings = parse_settings(bonus, draw(settings_of(method)))
+    settings = parse_settings(bonus, draw(settings_of(method, weights)))
     runtime = IntrinsicRuntime(bonus, settings)
     observations = gym.spaces.Box(-np.inf, np.inf, shape, np.float32)
     runtime.add_module("m", observations, space)

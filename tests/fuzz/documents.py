@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import datetime
 import reprlib
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -12,6 +14,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from rllib_rise.errors import ConfigError
 from rllib_rise.experiments.schema import read_data
 
 ROOT = Path(__file__).parents[2]
@@ -42,12 +45,12 @@ JUNK = (
     lambda: {"method": "rise"}, lambda: {"method": None}, lambda: {"method": ["rise"]},
     lambda: [{"method": "rnd"}], lambda: {"id": "CartPole-v1"}, lambda: {"id": 1},
     lambda: datetime.date(2001, 1, 1), lambda: b"\xff", lambda: {"a", "b"},
-    lambda: nested(50), lambda: nested(5_000), endless, lambda: (1, 2),
+    lambda: (1, 2), lambda: nested(50), lambda: nested(5_000), endless,
 )  # fmt: skip
 KEYS = (
     "", "x", "method", "methods", "env", "id", "k", "alpha", "parts", "state", "encoder_file", "lr",
-    "a.b", "a=b", "self", "cls", "__class__", "model_config", "seed", "env_config", "search", "base",
-    1, None, True, 0.5, ("a", "b"), datetime.date(2001, 1, 1),
+    "a.b", "a=b", "self", "cls", "__class__", "model_config", "seed", "env_config", "search",
+    "base", 1, None, True, 0.5, ("a", "b"), datetime.date(2001, 1, 1),
 )  # fmt: skip
 
 
@@ -91,14 +94,24 @@ def mutated(draw: st.DrawFn, folder: str) -> Document:
             node = node[key]
         document.touched += [str(part) for part in path]
         change = draw(st.sampled_from(["drop", "rename", "replace", "replace", "add"]))
-        value = (
-            node.pop(path[-1]) if change in ("drop", "rename") else draw(st.sampled_from(JUNK))()
-        )
+        junk = draw(st.sampled_from(JUNK))
+        value = node.pop(path[-1]) if change in ("drop", "rename") else junk()
         document.changes.append(f"{change} {path}: {reprlib.repr(value)}")
         if change == "replace":
             node[path[-1]] = value
         elif change != "drop":
             key = draw(st.sampled_from(KEYS))
             node[key] = value
-            document.touched.append(str(key))
+            document.touched.append(key if isinstance(key, str) else repr(key))
     return document
+
+
+@contextlib.contextmanager
+def naming(words: Iterable[str]) -> Iterator[None]:
+    """Refusals are errors of the configuration, and name one of these words."""
+    try:
+        yield
+    except ConfigError as error:
+        if any(word in str(error) or repr(word)[1:-1] in str(error) for word in words):
+            raise
+        raise AssertionError(f"none of {list(words)} is in: {error}") from error
