@@ -107,6 +107,11 @@ def select_transitions(
     rows: Any = slice(None) if mask is None else mask.flatten().nonzero().squeeze(1)
     given = {"obs": obs[rows]}
     if Need.NEXT_OBS in needs:
+        if following is None and (mask is None or bool(mask.flatten()[-1:].any())):
+            raise ConfigError(
+                f"module {module_id!r}: the batch ends with a transition, and this bonus needs the "
+                "observation behind it: a connector has removed the row that RLlib puts there"
+            )
         given["next_obs"] = obs[rows + 1] if following is None else states(following)[rows]
     if Need.ACTIONS in needs:
         given["actions"] = batch[Columns.ACTIONS].flatten(0, dimensions - 1)[rows]
