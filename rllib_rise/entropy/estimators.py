@@ -105,8 +105,7 @@ def check_order(alpha: float) -> None:
 
 def is_finite_number(value: Any) -> bool:
     """Whether this is a real number that a float can hold; integers may be too large for one."""
-    largest = sys.float_info.max
-    return isinstance(value, Real) and -largest <= value <= largest
+    return isinstance(value, Real) and abs(value) <= sys.float_info.max  # type: ignore[operator]
 
 
 def _check(alpha: float, k: int, num_points: int) -> None:

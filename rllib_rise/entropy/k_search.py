@@ -74,7 +74,7 @@ def search_k(
         raise ConfigError(
             f"num_subsets={num_subsets!r} must be an integer of at least 2: estimates are compared"
         )
-    if not isinstance(seed, int) or not 0 <= seed < 2**63:
+    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**63:
         raise ConfigError(f"seed={seed!r} must be an integer from 0 to 2^63 - 1")
     if x.ndim != 2:
         raise ConfigError(f"x has shape {tuple(x.shape)}; pass points [N, m]")

@@ -61,6 +61,7 @@ class IntrinsicConfigMixin:
 
     def intrinsic(
         self,
+        /,
         *,
         method: str | type[Bonus] | None = None,
         cache: str | Path | None = None,
@@ -94,7 +95,7 @@ class IntrinsicConfigMixin:
         }
         return self
 
-    def rise(self, **settings: Any) -> Self:
+    def rise(self, /, **settings: Any) -> Self:
         """RISE with the given settings: `alpha`, `lambda_0`, `kappa`, `k`, `form`, `encoder`..."""
         return self.intrinsic(method="rise", **settings)
 

@@ -112,7 +112,6 @@ def test_bad_files_are_refused_in_words(change: dict, words: str):
         b"base: [x.yaml]",
         b"base: bad.yaml",
         b'base: "bad.yaml\\0"',
-        b"base: .",
     ],
 )
 def test_files_that_are_no_plain_mapping_are_refused(tmp_path: Path, content: bytes):
@@ -125,6 +124,8 @@ def test_files_that_are_no_plain_mapping_are_refused(tmp_path: Path, content: by
 def test_a_missing_file_is_named(tmp_path: Path):
     with pytest.raises(ConfigError, match="does not exist"):
         load_experiment(tmp_path / "none.yaml")
+    with pytest.raises(ConfigError, match="cannot be read"):
+        load_experiment(tmp_path)
 
 
 def test_overrides():

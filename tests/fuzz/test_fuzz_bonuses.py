@@ -29,7 +29,7 @@ def give(case: Case, batch: dict, chunks: list) -> None:
     assert torch.equal(rewards[~mask].nan_to_num(), before[Columns.REWARDS][~mask].nan_to_num())
 
 
-@fuzz(slow=1000, case=cases(), data=st.data())
+@fuzz(slow=1500, case=cases(), data=st.data())
 def test_no_reward_is_ever_nan_or_infinite(case, data):
     for _ in range(data.draw(st.integers(1, 3))):
         give(case, *data.draw(batches(case)))
