@@ -1,7 +1,11 @@
-"""Shared by all tests: one local Ray per pytest session, small and without a dashboard."""
+"""Shared by all tests: one local Ray per pytest session, small and without a dashboard.
+
+With RISE_FUZZ=file.json, what the fuzzed properties were tried with is written to that file.
+"""
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import sys
@@ -49,3 +53,12 @@ def build() -> Iterator[Callable[[Any], Any]]:
     yield build_one
     while built:
         built.pop().stop()
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    if "RISE_FUZZ" not in os.environ:
+        return
+    passed = terminalreporter.stats.get("passed", [])
+    found = [dict(report.user_properties).get("fuzz") for report in passed]
+    properties = [entry for entry in found if entry is not None]
+    Path(os.environ["RISE_FUZZ"]).write_text(json.dumps(properties, indent=1) + "\n")

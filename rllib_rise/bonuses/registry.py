@@ -46,6 +46,8 @@ def resolve_bonus(method: str | type[Bonus]) -> type[Bonus]:
     """The class behind a method's name (not `none` and `random`, which have none)."""
     if isinstance(method, type):
         return _checked(method, method.__name__)
+    if not isinstance(method, str):
+        raise ConfigError(f"intrinsic.method={method!r} must be the name of a method, as text")
     if method in _registered:
         return _registered[method]
     for point in entry_points(group=ENTRY_POINT_GROUP):

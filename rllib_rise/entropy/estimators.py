@@ -1,6 +1,9 @@
 """Rényi and Shannon entropy of a sample from its nearest-neighbour distances."""
 
 import math
+import sys
+from numbers import Real
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -94,9 +97,19 @@ def renyi_entropy_from_distances(rho: Tensor, *, alpha: float, k: int, dimension
     return log_integral / order_gap
 
 
-def _check(alpha: float, k: int, num_points: int) -> None:
-    if not math.isfinite(alpha) or alpha < 0:
+def check_order(alpha: float) -> None:
+    """Raises ConfigError unless `alpha` is the order of an entropy."""
+    if not is_finite_number(alpha) or alpha < 0:
         raise ConfigError(f"alpha={alpha!r} must be a finite number of at least 0")
+
+
+def is_finite_number(value: Any) -> bool:
+    """Whether this is a real number that a float can hold; integers may be too large for one."""
+    return isinstance(value, Real) and abs(value) <= sys.float_info.max  # type: ignore[operator]
+
+
+def _check(alpha: float, k: int, num_points: int) -> None:
+    check_order(alpha)
     check_k(k)
     if num_points < 2:
         raise ConfigError(f"an entropy needs at least 2 points and got {num_points}")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from rllib_rise.entropy.estimators import SHANNON_WIDTH, renyi_entropy_from_distances
+from rllib_rise.entropy.estimators import SHANNON_WIDTH, check_order, renyi_entropy_from_distances
 from rllib_rise.entropy.neighbors import check_k, neighbor_distances
 from rllib_rise.errors import ConfigError
 
@@ -67,12 +67,15 @@ def search_k(
     """
     check_k(k_max)
     check_k(k_min)
-    if not math.isfinite(alpha) or alpha < 0:
-        raise ConfigError(f"alpha={alpha!r} must be a finite number of at least 0")
+    check_order(alpha)
     if k_min > k_max:
         raise ConfigError(f"k_min={k_min} is above k_max={k_max}")
-    if num_subsets < 2:
-        raise ConfigError(f"num_subsets={num_subsets} must be at least 2: estimates are compared")
+    if isinstance(num_subsets, bool) or not isinstance(num_subsets, int) or num_subsets < 2:
+        raise ConfigError(
+            f"num_subsets={num_subsets!r} must be an integer of at least 2: estimates are compared"
+        )
+    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**63:
+        raise ConfigError(f"seed={seed!r} must be an integer from 0 to 2^63 - 1")
     if x.ndim != 2:
         raise ConfigError(f"x has shape {tuple(x.shape)}; pass points [N, m]")
     size = len(x) // num_subsets

@@ -10,6 +10,8 @@ from rllib_rise.entropy.certified_search import nearest_distances
 from rllib_rise.entropy.grouping import Groups, Stack, group_points
 from rllib_rise.errors import ConfigError, NonFiniteError
 
+LARGEST_K = 2**16
+
 
 def neighbor_distances(
     x: Tensor, k: int, *, groups: Tensor | Groups | None = None, backend: str = "auto"
@@ -86,9 +88,11 @@ def has_k_others(num_points: int, k: int, groups: Tensor | Groups | None = None)
 
 
 def check_k(k: int) -> None:
-    """Raises ConfigError unless `k` is an integer of at least 1."""
+    """Raises ConfigError unless `k` is an integer of at least 1 that leaves memory for points."""
     if isinstance(k, bool) or not isinstance(k, int) or k < 1:
         raise ConfigError(f"k={k!r} must be an integer of at least 1: it counts other points")
+    if k > LARGEST_K:
+        raise ConfigError(f"k={k} must be at most {LARGEST_K}: every point gets k distances")
 
 
 def _layout(num_points: int, groups: Tensor | Groups | None) -> Groups:

@@ -1,11 +1,9 @@
 """Intrinsic rewards from nearest-neighbour distances."""
 
-import math
-
 import torch
 from torch import Tensor
 
-from rllib_rise.entropy.estimators import SHANNON_WIDTH
+from rllib_rise.entropy.estimators import SHANNON_WIDTH, check_order, is_finite_number
 from rllib_rise.errors import ConfigError, NonFiniteError
 
 REWARD_FORMS = ("paper", "box-cox", "intrinsic-dim")
@@ -25,8 +23,7 @@ def check_alpha(alpha: float, form: str = "paper") -> None:
     """
     if form not in REWARD_FORMS:
         raise ConfigError(f"form={form!r} is unknown; use one of {', '.join(REWARD_FORMS)}")
-    if not math.isfinite(alpha) or alpha < 0:
-        raise ConfigError(f"alpha={alpha!r} must be a finite number of at least 0")
+    check_order(alpha)
     if form != "box-cox" and alpha >= 1:
         raise ConfigError(
             f"alpha={alpha!r} with form={form!r} would not reward distance; use 0 <= alpha < 1, or "
@@ -99,8 +96,8 @@ def renyi_reward(
         center = float(log_rho.sum() / seen.sum().clamp(min=1))
     else:
         center = _finite("log_center", log_center)
-    # The bound on the degree keeps infinity * 0 out.
-    steepness = (1 - alpha) * min(degree, 1e30)
+    # The bounds on degree and centre keep infinity * 0 out.
+    steepness, center = (1 - alpha) * min(degree, 1e30), min(max(center, -1e30), 1e30)
     exponent = (steepness * (log_rho - center)).clamp(max=_MAX_EXPONENT)
     return torch.where(seen, exponent.exp(), 0.0)
 
@@ -145,8 +142,9 @@ def intrinsic_dimension(distances: Tensor) -> Tensor:
 
 def _box_cox(rho: Tensor, alpha: float, floor: float) -> Tensor:
     limits = torch.finfo(rho.dtype)
-    log_rho = rho.clamp(min=max(floor, limits.tiny)).log()
-    order_gap = 1 - alpha
+    log_rho = rho.clamp(min=min(max(floor, limits.tiny), limits.max)).log()
+    # Not beyond the dtype's range, where it would be infinity over infinity.
+    order_gap = max(1 - alpha, limits.min)
     if abs(order_gap) < SHANNON_WIDTH:
         return log_rho
     # expm1 keeps the digits that `rho^(1 - alpha) - 1` loses near alpha = 1.
@@ -183,14 +181,14 @@ def _checked_distances(distances: Tensor) -> Tensor:
 
 
 def _finite(name: str, value: float | Tensor) -> float:
-    number = float(value)
-    if not math.isfinite(number):
+    number = value.item() if isinstance(value, Tensor) and value.numel() == 1 else value
+    if not is_finite_number(number):
         raise ConfigError(f"{name}={number!r} must be a finite number")
-    return number
+    return float(number)
 
 
 def _positive(name: str, value: float | Tensor) -> float:
-    number = float(value)
-    if not math.isfinite(number) or number <= 0:
+    number = _finite(name, value)
+    if number <= 0:
         raise ConfigError(f"{name}={number!r} must be a finite number above 0")
     return number

@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import gymnasium as gym
-import yaml
 from gymnasium.envs.registration import load_env_creator
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 from ray.tune import registry
@@ -37,6 +36,7 @@ from rllib_rise.bonuses.registry import (
 )
 from rllib_rise.envs import IDS, bullet
 from rllib_rise.errors import ConfigError, RiseError
+from rllib_rise.experiments.plain_data import check_plain, parse_yaml, read_yaml
 
 # RLlib settings that have a place of their own in the schema.
 _ELSEWHERE = {
@@ -65,7 +65,7 @@ class EnvSpec(BaseModel):
 class StopSpec(BaseModel):
     """When a run is over."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
     env_steps: int = Field(gt=0, description="Environment steps, whatever they were used for.")
     episode_return: float | None = Field(
         None, description="Stop earlier once the mean episode return reaches this."
@@ -79,7 +79,7 @@ class Experiment(BaseModel):
 
     algorithm: Literal["PPO", "APPO", "IMPALA", "DQN", "SAC"] = "PPO"
     env: EnvSpec
-    seed: int = Field(0, ge=0)
+    seed: int = Field(0, ge=0, lt=2**31)
     stop: StopSpec
     rllib: dict[str, Any] = Field(default_factory=dict)
     intrinsic: dict[str, Any] = Field(default_factory=lambda: {"method": "rise"})
@@ -159,20 +159,17 @@ def load_experiment(path: Path, overrides: Iterable[str] = ()) -> Experiment:
 
 def read_data(path: Path, above: tuple[Path, ...] = ()) -> dict[str, Any]:
     """The data of a file, over those of its `base`."""
+    data = read_yaml(path)
     if path.resolve() in above:
         raise ConfigError(f"{path} is its own base")
-    try:
-        data = yaml.safe_load(path.read_text())
-    except FileNotFoundError:
-        raise ConfigError(f"{path} does not exist; ours are in configs/") from None
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{path} is not valid YAML: {error}") from None
     if not isinstance(data, dict):
         raise ConfigError(f"{path} must hold a mapping with the keys {', '.join(_top_level())}")
     base = data.pop("base", None)
     if base is None:
         return data
-    below = read_data(path.parent / str(base), (*above, path.resolve()))
+    if not isinstance(base, str):
+        raise ConfigError(f"{path}: base={base!r} must be the name of a file")
+    below = read_data(path.parent / base, (*above, path.resolve()))
     if "methods" in data:  # what is compared is the file's own affair
         below.pop("methods", None)
     return _over(below, data)
@@ -180,7 +177,7 @@ def read_data(path: Path, above: tuple[Path, ...] = ()) -> dict[str, Any]:
 
 def bases(path: Path) -> list[Path]:
     """The files that a file builds on, the nearest first; it can be read."""
-    base = yaml.safe_load(path.read_text()).get("base")
+    base = read_yaml(path).get("base")
     if base is None:
         return []
     below = path.parent / str(base)
@@ -201,6 +198,7 @@ def _over(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
 
 def parse_experiment(data: dict[str, Any], *, source: str = "") -> Experiment:
     """Validate plain data; errors name the source, the key and the nearest valid one."""
+    check_plain(data, source or "experiment")
     try:
         return Experiment(**data)
     except ValidationError as error:
@@ -237,15 +235,15 @@ def set_value(data: dict[str, Any], path: str, value: Any) -> None:
     """Put a value at a dotted path; another method begins with the settings that it has here."""
     *above, last = path.split(".")
     if path == "intrinsic.method":
-        data.setdefault("intrinsic", {})
-        if data["intrinsic"].get("method", "rise") != value:
-            data["intrinsic"] = {"method": value, **data.get("methods", {}).get(value, {})}
+        present = _mapping_at(data, "intrinsic")
+        if present.get("method", "rise") != value:
+            named = _mapping_at(data, "methods") if "methods" in data else {}
+            own = _mapping_at(named, value) if isinstance(value, str) and value in named else {}
+            data["intrinsic"] = {"method": value, **own}
         return
     node = data
     for key in above:
-        node = node.setdefault(key, {})
-        if not isinstance(node, dict):
-            raise ConfigError(f"{key!r} holds a value, not a mapping")
+        node = _mapping_at(node, key)
     node[last] = value
 
 
@@ -257,6 +255,13 @@ def number_or_text(value: Any) -> Any:
         return float(value)
     except ValueError:
         return value
+
+
+def _mapping_at(data: dict[str, Any], key: str) -> dict[str, Any]:
+    found = data.setdefault(key, {})
+    if not isinstance(found, dict):
+        raise ConfigError(f"{key!r} holds a value, not a mapping")
+    return found
 
 
 def build_config(experiment: Experiment) -> Any:
@@ -375,8 +380,4 @@ def _top_level() -> list[str]:
 
 
 def _parse_value(text: str) -> Any:
-    try:
-        value = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise ConfigError(f"--set: {text!r} is not a YAML value: {error}") from None
-    return number_or_text(value)
+    return number_or_text(parse_yaml(text, f"--set: {text!r}"))

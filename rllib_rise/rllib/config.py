@@ -24,6 +24,14 @@ from rllib_rise.rllib.env_runner import ArrayEnvRunner
 from rllib_rise.rllib.learner import IntrinsicLearnerMixin
 from rllib_rise.rllib.transitions import state_shape
 
+_SIZES = {
+    "num_env_runners": 0,
+    "num_learners": 0,
+    "num_envs_per_env_runner": 1,
+    "rollout_fragment_length": 1,
+    "train_batch_size_per_learner": 1,
+}
+
 
 class IntrinsicConfigMixin:
     """Use as `class XConfig(IntrinsicConfigMixin, SomeConfig)`.
@@ -53,6 +61,7 @@ class IntrinsicConfigMixin:
 
     def intrinsic(
         self,
+        /,
         *,
         method: str | type[Bonus] | None = None,
         cache: str | Path | None = None,
@@ -86,7 +95,7 @@ class IntrinsicConfigMixin:
         }
         return self
 
-    def rise(self, **settings: Any) -> Self:
+    def rise(self, /, **settings: Any) -> Self:
         """RISE with the given settings: `alpha`, `lambda_0`, `kappa`, `k`, `form`, `encoder`..."""
         return self.intrinsic(method="rise", **settings)
 
@@ -109,6 +118,7 @@ class IntrinsicConfigMixin:
     def validate(self) -> None:
         """RLlib's own checks, then those of the intrinsic reward."""
         self._serve_environment()
+        self._check_sizes()
         super().validate()  # type: ignore[misc]
         if not self.uses_bonus:
             extra = sorted(set(self.intrinsic_settings) - {"method"})
@@ -145,6 +155,15 @@ class IntrinsicConfigMixin:
         # Steps of one environment that come in one piece.
         chunk_size = min(batch_size, self.get_rollout_fragment_length())  # type: ignore[attr-defined]
         bonus_class.check_batch(settings, batch_size=batch_size, chunk_size=chunk_size)
+
+    def _check_sizes(self) -> None:
+        """Refuse what RLlib would count up to for ever: it adds fragments until a batch is full."""
+        for name, least in _SIZES.items():
+            value = getattr(self, name)
+            if name == "rollout_fragment_length" and value == "auto":
+                continue
+            if not isinstance(value, int) or not least <= value < 2**31:
+                raise ConfigError(f"{name}={value!r} must be an integer of at least {least}")
 
     def _serve_environment(self) -> None:
         """Log what environments tell of episodes, and choose how they are stepped."""

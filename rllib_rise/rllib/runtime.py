@@ -173,9 +173,9 @@ class IntrinsicRuntime(Checkpointable):
             given = self._shuffled(given)
         if self._settings.standardize:
             given = self._standardized(module_id, given)
+        self._add(module_id, batch if len(own) else None, given, weight, rl_module)
         if batch is None or len(own) == 0:
             return
-        self._add(module_id, batch, weight * given, rl_module)
         if metrics is not None:
             figures = {
                 "intrinsic_reward_mean": float(r_hat.mean()),
@@ -202,9 +202,31 @@ class IntrinsicRuntime(Checkpointable):
         return self._reward(module_id, bonus, transitions)
 
     def _add(
-        self, module_id: str, batch: MutableMapping[str, Any], extra: Tensor, rl_module: RLModule
+        self,
+        module_id: str,
+        batch: MutableMapping[str, Any] | None,
+        given: Tensor,
+        weight: float,
+        rl_module: RLModule,
     ) -> None:
         """Give the batch new rewards: its tensor may share memory with the episodes' arrays."""
+        error = None
+        if batch is not None:
+            total = self._total(module_id, batch, weight * given, rl_module)
+            bad = count_non_finite(total)
+            if bad:
+                error = NonFiniteError(
+                    f"{bad} rewards of module {module_id!r} are NaN or infinite at update "
+                    f"{self.clock.updates}, with a bonus of up to {float(given.abs().max()):.3g} "
+                    f"times lambda_t={weight:.3g}: lower intrinsic.lambda_0, or mend the "
+                    "environment's rewards"
+                )
+            batch[Columns.REWARDS] = total
+        self._raise_together(error, module_id)
+
+    def _total(
+        self, module_id: str, batch: Mapping[str, Any], extra: Tensor, rl_module: RLModule
+    ) -> Tensor:
         rewards, mask = batch[Columns.REWARDS], batch.get(Columns.LOSS_MASK)
         steps = batch.get(_N_STEP)
         if steps is not None and self._settings.n_step_scaling:
@@ -218,24 +240,28 @@ class IntrinsicRuntime(Checkpointable):
             total += extra.to(total.dtype)
         else:
             total[mask] += extra.to(total.dtype)
-        batch[Columns.REWARDS] = total
+        return total
 
     def _reward(self, module_id: str, bonus: Bonus, transitions: Transitions) -> Tensor:
         """The bonus, checked; an error on one learner is one on all."""
-        error = None
+        error: Exception | None = None
         try:
             with torch.no_grad():
                 r_hat = bonus.reward(transitions)
             self._check_rewards(module_id, bonus, r_hat, len(transitions))
         except Exception as found:
             error = found
+        self._raise_together(error, module_id)
+        return r_hat
+
+    def _raise_together(self, error: Exception | None, module_id: str) -> None:
+        """Raise this learner's error, or one about another's: none waits for those that stopped."""
         if self._gather is not None:
             failed, _ = self._gather(torch.tensor([error is not None], device=self._device))
             if error is None and bool(failed.any()):
                 error = RiseError(f"module {module_id!r}: the bonus failed on another learner")
         if error is not None:
             raise error
-        return r_hat
 
     def _check_rewards(self, module_id: str, bonus: Bonus, r_hat: Tensor, expected: int) -> None:
         if r_hat.shape != (expected,):

@@ -107,6 +107,11 @@ def select_transitions(
     rows: Any = slice(None) if mask is None else mask.flatten().nonzero().squeeze(1)
     given = {"obs": obs[rows]}
     if Need.NEXT_OBS in needs:
+        if following is None and (mask is None or bool(mask.flatten()[-1:].any())):
+            raise ConfigError(
+                f"module {module_id!r}: the batch ends with a transition, and this bonus needs the "
+                "observation behind it: a connector has removed the row that RLlib puts there"
+            )
         given["next_obs"] = obs[rows + 1] if following is None else states(following)[rows]
     if Need.ACTIONS in needs:
         given["actions"] = batch[Columns.ACTIONS].flatten(0, dimensions - 1)[rows]
@@ -133,9 +138,12 @@ def _whole_episodes(module_id: str, phantoms: Tensor, chunks: Sequence[Chunk]) -
             f"given {len(chunks)}: a connector has removed or added some, and this bonus cannot "
             "tell which"
         )
-    ids = torch.tensor([chunk.episode for chunk in chunks], device=phantoms.device)
-    over = torch.tensor([chunk.done for chunk in chunks], device=phantoms.device)
-    starts = torch.tensor([chunk.start for chunk in chunks], device=phantoms.device)
+
+    def column(values: list[int], dtype: torch.dtype = torch.int64) -> Tensor:
+        return torch.tensor(values, dtype=dtype, device=phantoms.device)
+
+    ids, starts = column([c.episode for c in chunks]), column([c.start for c in chunks])
+    over = column([c.done for c in chunks], torch.bool)
     last = torch.ones_like(numbers, dtype=torch.bool)
     last[:-1] = numbers[1:] != numbers[:-1]
     rows = torch.arange(len(numbers), device=phantoms.device)

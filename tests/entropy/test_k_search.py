@@ -132,6 +132,11 @@ def test_k_min_and_orders_above_one_leave_small_k_out():
     [
         ({"k_max": 0}, "k=0"),
         ({"num_subsets": 1}, "num_subsets=1"),
+        ({"num_subsets": 2.5}, "num_subsets=2.5"),
+        ({"seed": -1}, "seed=-1"),
+        ({"seed": 2**64}, "seed="),
+        ({"seed": True}, "seed=True"),
+        ({"alpha": None}, "alpha=None"),
         ({"alpha": -1.0}, "alpha"),
         ({"k_min": 16}, "k_min=16"),
         ({"k_max": 100}, "collect more"),

@@ -207,8 +207,8 @@ def test_scaling_points_by_c_scales_the_reward_by_c_to_the_one_minus_alpha(
     )
 
 
-@pytest.mark.parametrize("k", [0, -1, 1.0, True, None, "3"])
-def test_k_that_is_no_positive_integer_is_refused(k):
+@pytest.mark.parametrize("k", [0, -1, 1.0, True, None, "3", 10**9])
+def test_k_that_is_no_positive_integer_of_sensible_size_is_refused(k):
     with pytest.raises(ConfigError, match="k="):
         neighbor_distances(gaussian(10, 2), k)
 

@@ -188,6 +188,18 @@ def test_rewards_of_finite_distances_are_finite_and_grow_with_distance(rows, for
     assert bool((found[order].diff() >= 0).all())
 
 
+def test_settings_beyond_the_range_of_float32_give_finite_rewards():
+    rho = torch.tensor([[0.5, 0.5], [0.5, 1.0], [1.0, 4.0]])
+    limits = torch.finfo(torch.float32)
+    steep = renyi_reward(rho, alpha=1e300, form="box-cox")
+    assert steep[:2].tolist() == [limits.min, 0.0]
+    assert 0 < steep[2] < 1e-38
+    floored = renyi_reward(rho, alpha=0.0, form="box-cox", floor=1e300)
+    assert floored.tolist() == [limits.max] * 3
+    options = {"alpha": 0.5, "form": "intrinsic-dim", "dimension": 1e-60}
+    assert renyi_reward(rho, log_center=-1e40, **options).tolist() == [1.0] * 3
+
+
 @pytest.mark.parametrize("form", REWARD_FORMS)
 def test_rewards_keep_float64_and_raise_half_precision_to_float32(form):
     rho = distances()
@@ -204,7 +216,7 @@ def test_orders_from_one_on_are_refused_with_the_form_that_takes_them(form, alph
 
 
 @pytest.mark.parametrize("form", REWARD_FORMS)
-@pytest.mark.parametrize("alpha", [-0.1, math.nan, math.inf])
+@pytest.mark.parametrize("alpha", [-0.1, math.nan, math.inf, 10**400, None, "1"])
 def test_orders_that_do_not_exist_are_refused(form, alpha):
     with pytest.raises(ConfigError, match="alpha="):
         check_alpha(alpha, form)
@@ -220,7 +232,10 @@ def test_unknown_form_is_refused():
     [
         {"form": "box-cox", "floor": 0.0},
         {"form": "box-cox", "floor": math.nan},
+        {"form": "box-cox", "floor": "low"},
+        {"form": "box-cox", "floor": torch.ones(2)},
         {"form": "intrinsic-dim", "dimension": 0.0},
+        {"form": "intrinsic-dim", "dimension": 10**400},
         {"form": "intrinsic-dim", "dimension": 2.0, "log_center": math.inf},
     ],
 )

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+from datetime import date
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -15,6 +17,8 @@ from rllib_rise.experiments.schema import (
 )
 
 MINIMAL = {"env": "CartPole-v1", "stop": {"env_steps": 100}}
+ENDLESS: dict = {}
+ENDLESS["lr"] = ENDLESS
 CONFIGS = sorted(Path(__file__).parents[2].glob("configs/**/*.yaml"))
 
 
@@ -73,6 +77,16 @@ def test_settings_reach_the_rllib_config():
         ({"stop": {}}, "stop.env_steps"),
         ({"stop": {"env_steps": 0}}, "stop.env_steps=0"),
         ({"seed": -1}, "seed=-1"),
+        ({"seed": 2**31}, "seed=2147483648"),
+        ({"stop": {"env_steps": 9, "episode_return": float("nan")}}, "stop.episode_return=nan"),
+        ({"intrinsic": {"method": None}}, "intrinsic.method=None"),
+        ({"intrinsic": {"method": ["rise"]}}, "intrinsic.method=['rise']"),
+        ({"methods": {"mine": {"method": 1.5}}}, "intrinsic.method=1.5"),
+        ({1: 2}, "the whole has the key 1: write it in quotes"),
+        ({"rllib": {"model_config": {True: 2}}}, "rllib.model_config has the key True"),
+        ({"rllib": {"gamma": b"\xff"}}, "rllib.gamma=b'\\xff' is a bytes"),
+        ({"rllib": {"lr": [0.1, date(2001, 1, 1)]}}, "rllib.lr.1=datetime.date(2001, 1, 1)"),
+        ({"rllib": ENDLESS}, "rllib.lr.lr"),
         ({"stop": {"env_step": 5, "env_steps": 9}}, "did you mean 'env_steps'"),
     ],
 )
@@ -82,10 +96,27 @@ def test_bad_files_are_refused_in_words(change: dict, words: str):
     assert words in str(caught.value)
 
 
-@pytest.mark.parametrize("text", ["", "- 1", "a: [", "!!python/object/apply:os.system ['true']"])
-def test_files_that_are_no_plain_mapping_are_refused(tmp_path: Path, text: str):
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"- 1",
+        b"a: [",
+        b"!!python/object/apply:os.system ['true']",
+        b"\xff\xfe\xff",
+        b"seed: !!int x",
+        b"seed: !!bool x",
+        b"seed: 2001-13-13",
+        b"seed: " + b"9" * 5_000,
+        b"rllib: " + b"[" * 1_000,
+        b"base: [x.yaml]",
+        b"base: bad.yaml",
+        b'base: "bad.yaml\\0"',
+    ],
+)
+def test_files_that_are_no_plain_mapping_are_refused(tmp_path: Path, content: bytes):
     path = tmp_path / "bad.yaml"
-    path.write_text(text)
+    path.write_bytes(content)
     with pytest.raises(ConfigError, match=r"bad\.yaml"):
         load_experiment(path)
 
@@ -93,6 +124,8 @@ def test_files_that_are_no_plain_mapping_are_refused(tmp_path: Path, text: str):
 def test_a_missing_file_is_named(tmp_path: Path):
     with pytest.raises(ConfigError, match="does not exist"):
         load_experiment(tmp_path / "none.yaml")
+    with pytest.raises(ConfigError, match="cannot be read"):
+        load_experiment(tmp_path)
 
 
 def test_overrides():
@@ -128,7 +161,24 @@ def test_what_rllib_refuses_is_one_sentence(rllib: dict):
         check(parse_experiment({**MINIMAL, "rllib": rllib}))
 
 
-@pytest.mark.parametrize("override", ["alpha", "=3", "seed.x=1", "alpha=[1"])
+@pytest.mark.parametrize("size", [0, -1, 0.5, "many", 10**20])
+@pytest.mark.parametrize("key", ["rollout_fragment_length", "num_envs_per_env_runner"])
+def test_sizes_that_never_fill_a_batch_are_refused(key: str, size: Any):
+    with pytest.raises(ConfigError, match=f"{key}={size!r} must be an integer of at least 1"):
+        check(parse_experiment({**MINIMAL, "rllib": {key: size}}))
+
+
+@pytest.mark.parametrize("place", ["intrinsic", "methods", "rise"])
+def test_another_method_where_a_mapping_should_be_is_refused(place: str):
+    data = {**MINIMAL, **({"methods": {"rise": 1}} if place == "rise" else {place: [1]})}
+    data.setdefault("intrinsic", {"method": "rnd"})
+    with pytest.raises(ConfigError, match=f"{place!r} holds a value, not a mapping"):
+        apply_overrides(data, ["method=rise"])
+
+
+@pytest.mark.parametrize(
+    "override", ["alpha", "=3", "seed.x=1", "alpha=[1", "k=!!int x", "k={1: 2}"]
+)
 def test_malformed_overrides_are_refused(override: str):
     with pytest.raises(ConfigError, match="--set"):
         apply_overrides({**MINIMAL, "seed": 1}, [override])

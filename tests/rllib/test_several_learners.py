@@ -16,6 +16,7 @@ from ray.rllib.utils.metrics import NUM_ENV_STEPS_SAMPLED_LIFETIME
 from small_algorithms import small
 
 from rllib_rise.bonuses.rise import RISE
+from rllib_rise.errors import NonFiniteError, RiseError
 
 pytestmark = pytest.mark.usefixtures("ray_cluster")
 
@@ -135,3 +136,16 @@ def test_a_module_that_one_learner_has_nothing_of(peers):
             assert first[1]["a"][0] == pytest.approx(0.1 * (9 + 1))
             assert one["a/seen"] == 13
             assert one["b/seen"] == 9
+
+
+def test_a_reward_that_is_no_number_stops_all_learners(peers):
+    spoiled = batch_of(4, 1)
+    spoiled[Columns.REWARDS][2] = torch.nan
+    calls = [
+        peers[0].apply.remote(RISE, [{"a": spoiled}]),
+        peers[1].apply.remote(RISE, [{"b": batch_of(3, 2), "a": batch_of(3, 2)}]),
+    ]
+    with pytest.raises(NonFiniteError, match="1 rewards of module 'a'"):
+        ray.get(calls[0], timeout=60)
+    with pytest.raises(RiseError, match="failed on another learner"):
+        ray.get(calls[1], timeout=60)

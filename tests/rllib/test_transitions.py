@@ -109,3 +109,25 @@ def test_what_is_not_one_tensor_of_states_is_refused(state, words: str):
     space = gym.spaces.Dict({"a": gym.spaces.Box(-1, 1, (2,), np.float32)})
     with pytest.raises(ConfigError, match=words):
         state_shape("m", space, state)
+
+
+def test_a_batch_without_real_transitions_has_none():
+    batch = {
+        Columns.OBS: torch.randn(3, 2),
+        Columns.ACTIONS: torch.zeros(3, dtype=torch.int64),
+        Columns.LOSS_MASK: torch.zeros(3, dtype=torch.bool),
+    }
+    found = select_transitions("m", batch, {*ALL, Need.WHOLE_EPISODES})
+    assert len(found) == 0
+    assert found.next_obs.shape == (0, 2)
+    assert found.done.dtype == torch.bool
+    assert found.steps.dtype == found.episode_ids.dtype == torch.int64
+
+
+@pytest.mark.parametrize("masked", [True, False])
+def test_a_last_transition_without_its_next_observation_is_refused(masked: bool):
+    batch = {Columns.OBS: torch.randn(3, 2)}
+    if masked:
+        batch[Columns.LOSS_MASK] = torch.ones(3, dtype=torch.bool)
+    with pytest.raises(ConfigError, match="the observation behind it"):
+        select_transitions("m", batch, {Need.NEXT_OBS})
