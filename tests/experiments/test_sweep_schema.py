@@ -31,7 +31,7 @@ def written(folder: Path, **search: Any) -> Path:
     return path
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "tune_experiments").glob("*.yaml")), ids=str)
+@pytest.mark.parametrize("path", sorted((ROOT / "tune_experiments").rglob("*.yaml")), ids=str)
 def test_our_sweeps_are_valid(path: Path):
     assert load_sweep(path).search.num_trials() >= 3
 
