@@ -53,6 +53,11 @@ def test_the_page_of_the_benchmark_is_made_from_its_results():
     assert performance.page() == performance.PAGE.read_text(), "run: python docs/performance.py"
 
 
+def test_the_table_of_faults_is_made_from_their_results():
+    faults = load("docs/faults.py")
+    assert faults.page() == faults.PAGE.read_text(), "run: python docs/faults.py"
+
+
 def test_the_page_of_reproductions_is_made_from_their_results():
     reproduction = load("docs/reproduction.py")
     assert reproduction.page() == reproduction.PAGE.read_text(), "run: python docs/reproduction.py"
