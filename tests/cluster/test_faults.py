@@ -66,6 +66,11 @@ def test_a_cut_link_costs_a_bounded_stall(hosts: Hosts, submit, record):
     assert_went_on(run)
 
 
+def metrics_file(run: Submitted) -> int:
+    """Which file it is: another one when it was written anew."""
+    return (run.folder / "metrics.csv").stat().st_ino
+
+
 @dataclass
 class Begun:
     """A run that has a checkpoint and is about to lose something."""
@@ -73,11 +78,12 @@ class Begun:
     run: Submitted
     steps: float
     phase1: str
+    file: int
 
     @classmethod
     def wait_for(cls, run: Submitted) -> Begun:
         run.wait(lambda: iterations(run) > 10)
-        return cls(run, run.steps(), (run.folder / "phase1.log").read_text())
+        return cls(run, run.steps(), (run.folder / "phase1.log").read_text(), metrics_file(run))
 
     def goes_on(self, since: float) -> dict[str, float]:
         """Wait until it has learned beyond its last checkpoint: what that took, and steps lost."""
@@ -86,7 +92,8 @@ class Begun:
         saved = json.loads((checkpoints[-1] / "progress.json").read_text())
         assert saved["iteration"] >= 4
         run.wait(lambda: "it goes on from its last checkpoint" in run.log())
-        run.wait(lambda: run.steps() > saved["env_steps"] and iterations(run) > 4)
+        # A run that goes on writes metrics.csv anew, up to its checkpoint.
+        run.wait(lambda: metrics_file(run) != self.file and run.steps() > saved["env_steps"])
         seconds = time.monotonic() - since
         next_iteration(run)
         assert (run.folder / "phase1.log").read_text() == self.phase1  # it was not repeated
