@@ -13,6 +13,7 @@ import pytest
 from rllib_rise.bonuses.registry import WITHOUT_BONUS
 from rllib_rise.experiments.report.panels import standalone
 from rllib_rise.experiments.schema import load_experiment, parse_experiment
+from rllib_rise.experiments.sweep.schema import load_sweep
 
 ROOT = Path(__file__).parent.parent
 RESULTS = sorted(path.parent for path in ROOT.glob("results/**/comparison.json"))
@@ -56,6 +57,25 @@ def test_the_page_of_the_benchmark_is_made_from_its_results():
 def test_the_table_of_faults_is_made_from_their_results():
     faults = load("docs/faults.py")
     assert faults.page() == faults.PAGE.read_text(), "run: python docs/faults.py"
+
+
+SWEEPS = sorted(path.parent for path in ROOT.glob("results/sweeps/**/sweep.json"))
+
+
+@pytest.mark.parametrize("folder", SWEEPS, ids=lambda f: str(f.relative_to(ROOT / "results")))
+def test_the_sweeps_belong_to_the_present_files(folder: Path):
+    name = folder.relative_to(ROOT / "results" / "sweeps")
+    asked = json.loads((folder / "sweep.json").read_text())
+    present = load_sweep(ROOT / "tune_experiments" / f"{name}.yaml")
+    assert parse_experiment(asked["experiment"]).resolved() == present.experiment.resolved()
+    assert asked["search"] == present.as_data()["search"]
+
+
+def test_the_page_of_sweeps_is_made_from_their_results():
+    sweeps = load("docs/sweeps.py")
+    assert sweeps.page() == sweeps.PAGE.read_text(), "run: python docs/sweeps.py"
+    shown = [ROOT / "results" / "sweeps" / name for name in sweeps.shown()]
+    assert sorted(shown) == SWEEPS
 
 
 def test_the_page_of_reproductions_is_made_from_their_results():
