@@ -76,9 +76,9 @@ class Rehearsal:
         given: list[torch.Tensor] = []
         add = self.learner.intrinsic._add
 
-        def keep(module_id: str, batch: Any, extra: torch.Tensor, rl_module: Any) -> None:
+        def keep(module_id: str, batch: Any, *rest: Any) -> None:
             before = batch[Columns.REWARDS].clone()
-            add(module_id, batch, extra, rl_module)
+            add(module_id, batch, *rest)
             given.append(batch[Columns.REWARDS] - before)
 
         self.learner.intrinsic._add = keep
