@@ -43,23 +43,29 @@ class Trainer(nn.Module):
     def learn(self, batch: Tensor, loss_of: Callable[[Tensor], Tensor]) -> float:
         """Pass over the rows of `batch`; `loss_of(rows)` is the mean loss of some of them.
 
+        Steps whose gradient is not finite are left out: one of them would spoil the model for good.
+
         Returns:
-            The mean loss of the last pass.
+            The mean loss of the last pass, over the rows that were learned from.
         """
         generator = torch.Generator().manual_seed(self._seed * 1_000_003 + int(self.updates))
-        count, total = len(batch), torch.zeros(())
+        count, learned, total = len(batch), 0, torch.zeros(())
+        parameters = [p for group in self.optimizer.param_groups for p in group["params"]]
         for _ in range(self._settings.epochs):
             order = torch.randperm(count, generator=generator).to(batch.device)
-            total = torch.zeros((), device=batch.device)
+            learned, total = 0, torch.zeros((), device=batch.device)
             # Parts of nearly equal size: a last one of a single row would count like all others.
             for rows in order.tensor_split(math.ceil(count / self._settings.minibatch_size) or 1):
                 loss = loss_of(rows)
                 self.optimizer.zero_grad()
                 loss.backward()
+                slopes = [p.grad for p in parameters if p.grad is not None]
+                if not bool(nn.utils.get_total_norm(slopes).isfinite()):
+                    continue
                 self.optimizer.step()
-                total += loss.detach() * len(rows)
+                learned, total = learned + len(rows), total + loss.detach() * len(rows)
         self.updates += 1
-        return float(total) / max(1, count)
+        return float(total) / max(1, learned)
 
     def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
         super()._save_to_state_dict(destination, prefix, keep_vars)

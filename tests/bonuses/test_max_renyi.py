@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gymnasium as gym
 import pytest
 import torch
 from rival_batches import MOVES, make, rewarded, wander
@@ -106,3 +107,14 @@ def test_before_anything_was_learned_all_states_are_equally_rare():
 def test_orders_without_a_reward_are_refused(alpha: float):
     with pytest.raises(ConfigError, match="alpha"):
         make(MaxRenyi, alpha=alpha)
+
+
+def test_actions_beyond_all_measure_do_not_spoil_the_model():
+    settings = parse_settings(MaxRenyi, {"over": "state-action"})
+    bonus = MaxRenyi(settings, (2,), action_space=gym.spaces.Box(-1, 1, (2,)))
+    obs, actions = torch.randn(64, 2), torch.rand(64, 2)
+    bonus.update(Transitions(obs=obs, actions=1e30 * actions))  # their squares are infinite
+    assert bonus.metrics()["max-renyi_loss"] == 0  # nothing was learned
+    bonus.update(Transitions(obs=obs, actions=actions))
+    assert bonus.reward(Transitions(obs=obs, actions=actions)).isfinite().all()
+    assert bonus.metrics()["max-renyi_loss"] != 0
