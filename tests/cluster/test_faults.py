@@ -157,13 +157,28 @@ def test_a_sweep_survives_one_of_its_two_hosts(hosts: Hosts, project: Path, reco
         return [Submitted(hosts, path, "") for path in sorted((sweep.folder / "runs").glob("*"))]
 
     sweep.wait(lambda: len([one for one in trials() if len(one.rows()) > 12]) == 4)
-    before = {one.folder.name: len(one.rows()) for one in trials()}
+    before = {one.folder.name: one.rows() for one in trials()}
     assert not any((one.folder / "result.json").exists() for one in trials())
+
+    def moved() -> dict[str, list[int]]:
+        """Behind which iterations trials were restored, by name: those of the dead host."""
+        told = {
+            one.folder.name: json.loads((one.folder / "trial.json").read_text())["restored"]
+            for one in trials()
+        }
+        return {name: behind for name, behind in told.items() if behind}
+
+    killed = time.monotonic()
     hosts.kill(2)
+    sweep.wait(moved)
+    (name, (iteration, *_)), *_ = moved().items()
+    steps = {row["iteration"]: row["env_steps"] for row in before[name]}
+    record(
+        "one of a sweep's two hosts is switched off: until a trial of it goes on",
+        seconds=time.monotonic() - killed,
+        steps_lost=max(steps.values()) - steps.get(iteration, max(steps.values())),
+    )
     sweep.wait(lambda: sum((one.folder / "result.json").exists() for one in trials()) == 4, 240)
     sweep.wait(lambda: hosts.status(sweep.id) == "SUCCEEDED")
     assert {one.folder.name for one in trials()} == set(before)
-    restored = [json.loads((one.folder / "trial.json").read_text())["restored"] for one in trials()]
-    moved = [behind for behind in restored if behind]
-    assert len(moved) >= 1  # those of the dead host
-    assert all(min(behind) > 1 for behind in moved)
+    assert all(min(behind) > 1 for behind in moved().values())
