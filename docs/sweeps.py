@@ -60,21 +60,28 @@ def _cell(row: dict[str, str]) -> str:
 
 
 def _tests(trials: Rows, parameters: list[str]) -> str:
-    """Friedman's test for each parameter: its values compared where all else is equal."""
-    told = []
-    for parameter in parameters:
-        rest = [key for key in (*parameters, "seed") if key != parameter]
-
-        def block(row: dict[str, str], rest: list[str] = rest) -> tuple[str, ...]:
-            return tuple(row[key] for key in rest)
-
-        blocks = [
-            [float(row[_METRIC]) for row in sorted(found, key=lambda row: _order(row[parameter]))]
-            for _, found in groupby(sorted(trials, key=block), key=block)
-        ]
-        found = stats.friedmanchisquare(*zip(*blocks, strict=True))
-        told.append(f"{parameter} p = {found.pvalue:.2g}")
+    """Whether each parameter matters; and the first one at each value of the second."""
+    told = [f"{parameter} {_friedman(trials, parameter, parameters)}" for parameter in parameters]
+    if len(parameters) == 2:
+        first, second = parameters
+        for value in sorted({row[second] for row in trials}, key=_order):
+            some = [row for row in trials if row[second] == value]
+            told.append(f"{first} at {second} = {value} {_friedman(some, first, parameters)}")
     return f"\nWhether it matters (Friedman): {', '.join(told)}.\n"
+
+
+def _friedman(trials: Rows, parameter: str, parameters: list[str]) -> str:
+    """Friedman's test: the values of a parameter compared where all else is equal."""
+    rest = [key for key in (*parameters, "seed") if key != parameter]
+
+    def block(row: dict[str, str]) -> tuple[str, ...]:
+        return tuple(row[key] for key in rest)
+
+    blocks = [
+        [float(row[_METRIC]) for row in sorted(found, key=lambda row: _order(row[parameter]))]
+        for _, found in groupby(sorted(trials, key=block), key=block)
+    ]
+    return f"p = {stats.friedmanchisquare(*zip(*blocks, strict=True)).pvalue:.2g}"
 
 
 def _order(value: str) -> tuple[bool, float, str]:

@@ -47,7 +47,7 @@ async def _follow(
                 write(piece)
             details, silent_since = client.get_job_info(job_id), None
             message = "" if details.status == JobStatus.SUCCEEDED else details.message or ""
-            if details.status != JobStatus.RUNNING and message != told:
+            if details.status != JobStatus.RUNNING and message not in ("", told):
                 write(f"{details.status.value.lower()}: {message}\n")
                 told = message
             if details.status.is_terminal():
