@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
 DEMO_OUT ?= runs/demo
 
-.PHONY: help demo test test-slow test-cluster bench lint format clean
+.PHONY: help demo test test-slow test-cluster bench docs audit lint format clean
 
 help:
 	@echo "make demo          PPO against PPO + RISE on a maze: a table and a page"
@@ -15,6 +15,8 @@ help:
 	@echo "make test-slow     tests that take minutes"
 	@echo "make test-cluster  tests on a cluster of network namespaces (root)"
 	@echo "make bench         what the bonus costs, side by side with others (BENCH=--full: all of it)"
+	@echo "make docs          the documentation as a site, in build/site"
+	@echo "make audit         known vulnerabilities of what is installed, by pip-audit"
 	@echo "make lint          ruff and mypy"
 	@echo "make format        let ruff rewrite the code"
 	@echo "make clean         remove the virtual environment and caches"
@@ -54,6 +56,13 @@ $(VENV)/.bench: $(VENV)/.dev
 
 bench: $(VENV)/.bench
 	$(BIN)/rise bench $(BENCH)
+
+docs: $(VENV)/.dev
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
+
+audit: $(VENV)/.dev
+	@$(PIP) pip-audit
+	$(BIN)/pip-audit --local --skip-editable
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

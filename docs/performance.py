@@ -50,11 +50,11 @@ def _figures(folder: Path) -> str:
             one["figure"],
             number(one["ratio"]),
             f"{number(one['low'])} to {number(one['high'])}",
-            one["goal"],
+            one["goal"] or "",
             _HOLDS[one["holds"]],
         )
         for one in summary
-        if one["goal"]
+        if one["goal"] or one["figure"].startswith("bonus alone")
     )
     return _table(("figure", "ratio", "95 % interval", "goal", "holds"), rows)
 
@@ -64,12 +64,13 @@ def machine() -> str:
     results = [json.loads(path.read_text()) for path in sorted(RESULTS.glob("*.json"))]
     results = [result for result in results if isinstance(result, dict)]
     found = results[0]["machine"]
-    dates = sorted(result["date"] for result in results)
+    dates = sorted({result["date"] for result in results})
     packages = found["packages"]
     versions = ", ".join(f"{name} {packages[name]}" for name in ("ray", "torch", "faiss-cpu"))
     return (
-        f"{found['processor']}, {found['cores']} cores, {results[0]['threads']} threads per "
-        f"process, Python {found['python']}, {versions}; {dates[0]} to {dates[-1]}.\n"
+        f"{found['processor']}, {found['cores']} cores, {results[0]['threads']} thread per "
+        f"process, Python {found['python']}, {versions}; "
+        f"{', '.join(dates)}.\n"
     )
 
 

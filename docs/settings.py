@@ -1,7 +1,8 @@
-"""Writes tables of settings from their pydantic models: `python docs/settings.py`.
+"""Writes tables of settings and metrics from the code: `python docs/settings.py`.
 
-RISE's into rise.md; of the other methods, with what their modules' docstrings say, into methods.md;
-of a sweep into sweeps.md.
+A page asks for one by `<!-- settings: NAME -->` and `<!-- end -->`. Settings come from their
+pydantic models, metrics from what bonuses and runs say of them, sections of methods from their
+modules' docstrings.
 """
 
 from __future__ import annotations
@@ -9,21 +10,22 @@ from __future__ import annotations
 import inspect
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import get_args, get_origin
 
 from pydantic import BaseModel
 
-from rllib_rise.bonuses import RISE, BonusSettings, Need, parse_settings, resolve_bonus
+from rllib_rise.bonuses import RISE, Bonus, BonusSettings, Need, parse_settings, resolve_bonus
+from rllib_rise.experiments.rows import COLUMNS
+from rllib_rise.experiments.schema import Experiment, StopSpec
 from rllib_rise.experiments.sweep.schema import Search
 from rllib_rise.rllib.registration import ALGORITHMS
+from rllib_rise.rllib.runtime import LOGGED
 
-RISE_PAGE = Path(__file__).parent / "rise.md"
-METHODS_PAGE = Path(__file__).parent / "methods.md"
-SWEEPS_PAGE = Path(__file__).parent / "sweeps.md"
+PAGES = sorted(Path(__file__).parent.glob("*.md"))
 METHODS = ("re3", "max-renyi", "count", "rnd", "icm", "ride", "ngu", "sum")
-_MARKERS = re.compile(r"(<!-- (?:settings|methods): [^\n]* -->\n).*?(<!-- end -->)", re.DOTALL)
+_MARKERS = re.compile(r"(<!-- settings: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 _PLAIN = {list: "list", dict: "mapping"}
 # Some values for settings without a default.
 _EXAMPLES = {"sum": {"parts": [{"method": "re3"}, {"method": "rnd"}]}}
@@ -62,21 +64,40 @@ def section(name: str) -> str:
     return (
         f"### `{name}`\n\n**{title}.**\n\n{text}\n\n"
         f"Needs: {wanted}. Algorithms: {', '.join(trained)}.\n\n"
-        f"{table(bonus.Settings, BonusSettings)}"
+        f"{table(bonus.Settings, BonusSettings)}\n"
+        f"{meanings(logged(bonus))}"
     )
+
+
+def logged(bonus: type[Bonus]) -> dict[str, str]:
+    """The metrics that a method adds to those of every bonus."""
+    return {name.format(name=bonus.name): text for name, text in bonus.logged.items()}
+
+
+def meanings(names: Mapping[str, str], title: str = "metric") -> str:
+    """Names, and what they mean, as a Markdown table."""
+    rows = (f"| `{name}` | {text} |\n" for name, text in names.items())
+    return f"| {title} | meaning |\n|---|---|\n{''.join(rows)}"
+
+
+_MAKERS: dict[str, Callable[[], str]] = {
+    "experiment": lambda: table(Experiment),
+    "stop": lambda: table(StopSpec),
+    "bonus": lambda: table(BonusSettings),
+    "rise": lambda: table(RISE.Settings, BonusSettings),
+    "methods": lambda: "\n" + "\n".join(map(section, METHODS)) + "\n",
+    "search": lambda: table(Search),
+    "logged": lambda: meanings({**LOGGED, **logged(RISE)}),
+    "columns": lambda: meanings(COLUMNS, "column"),
+}
 
 
 def pages() -> dict[Path, str]:
     """The pages with fresh tables."""
-    sections = "\n".join(section(name) for name in METHODS)
-    fresh = {
-        RISE_PAGE: table(RISE.Settings),
-        METHODS_PAGE: f"\n{sections}\n",
-        SWEEPS_PAGE: table(Search),
-    }
     return {
-        page: _MARKERS.sub(lambda match, text=text: match[1] + text + match[2], page.read_text())
-        for page, text in fresh.items()
+        page: _MARKERS.sub(lambda match: match[1] + _MAKERS[match[2]]() + match[3], text)
+        for page in PAGES
+        if _MARKERS.search(text := page.read_text())
     }
 
 

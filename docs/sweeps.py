@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import csv
 import re
-from itertools import groupby
+from itertools import groupby, permutations
 from pathlib import Path
 
 from scipy import stats
@@ -60,13 +60,12 @@ def _cell(row: dict[str, str]) -> str:
 
 
 def _tests(trials: Rows, parameters: list[str]) -> str:
-    """Whether each parameter matters; and the first one at each value of the second."""
+    """Whether each parameter matters; and where there are two, each at every value of the other."""
     told = [f"{parameter} {_friedman(trials, parameter, parameters)}" for parameter in parameters]
-    if len(parameters) == 2:
-        first, second = parameters
-        for value in sorted({row[second] for row in trials}, key=_order):
-            some = [row for row in trials if row[second] == value]
-            told.append(f"{first} at {second} = {value} {_friedman(some, first, parameters)}")
+    for one, other in permutations(parameters) if len(parameters) == 2 else ():
+        for value in sorted({row[other] for row in trials}, key=_order):
+            some = [row for row in trials if row[other] == value]
+            told.append(f"{one} at {other} = {value} {_friedman(some, one, parameters)}")
     return f"\nWhether it matters (Friedman): {', '.join(told)}.\n"
 
 

@@ -29,5 +29,9 @@ class ClusterError(RiseError):
     """A cluster that cannot be reached, refuses, or does not have what a run needs."""
 
 
+class RunFailedError(RiseError):
+    """A run that ended with an error of other code: the environment's, a library's."""
+
+
 class LostProcessError(RiseError):
     """A process of the run died: a learner, or a node with it. The last checkpoint remains."""

@@ -1,6 +1,7 @@
 """Shared by all tests: one local Ray per pytest session, small and without a dashboard.
 
-With RISE_FUZZ=file.json, what the fuzzed properties were tried with is written to that file.
+With RISE_RELIABILITY=file.json, what tests say of faults, fuzzing and resuming is written to that
+file.
 """
 
 from __future__ import annotations
@@ -10,12 +11,14 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Iterator
+from datetime import date
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+RELIABILITY = "RISE_RELIABILITY"
 HERE = str(Path(__file__).parent)
 sys.path.insert(0, HERE)
 # What is tested is this tree, whatever else is installed; and workers find the environments here.
@@ -56,9 +59,14 @@ def build() -> Iterator[Callable[[Any], Any]]:
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    if "RISE_FUZZ" not in os.environ:
+    if RELIABILITY not in os.environ:
         return
-    passed = terminalreporter.stats.get("passed", [])
-    found = [dict(report.user_properties).get("fuzz") for report in passed]
-    properties = [entry for entry in found if entry is not None]
-    Path(os.environ["RISE_FUZZ"]).write_text(json.dumps(properties, indent=1) + "\n")
+    from rllib_rise.experiments.run_directory import versions
+
+    found: dict[str, Any] = {"date": date.today().isoformat(), "machine": versions()}
+    for report in terminalreporter.stats.get("passed", []):
+        if report.when != "call":
+            continue
+        for kind, said in report.user_properties:
+            found.setdefault(kind, []).append(said)
+    Path(os.environ[RELIABILITY]).write_text(json.dumps(found, indent=1) + "\n")

@@ -12,14 +12,12 @@ large spaces (Tang et al. 2017).
 Departures: Tang et al. project observations, or learned codes of them, without centring. Strehl and
 Littman count state-action pairs and add the bonus to the Bellman backup; Tang et al. count states,
 as here. With replayed batches n counts replays, not visits.
-
-Logged: `count_states`, how many states were seen, as far as the fullest table tells them apart.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from pydantic import Field
@@ -55,6 +53,9 @@ class Count(Bonus):
 
     name = "count"
     Settings = CountSettings
+    logged: ClassVar = {
+        "count_states": "states seen, as far as the fullest table tells them apart",
+    }
     tables: Tensor
     directions: Tensor
     center: Tensor

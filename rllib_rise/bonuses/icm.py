@@ -10,13 +10,11 @@
 Departures: observations are whitened by running moments; the paper's policy loss is not part of the
 model's objective (its weight lambda), nor is there a gradient from the policy; continuous actions
 are predicted by a Gaussian. The paper's factor eta is lambda_0.
-
-Logged: `icm_inverse_loss` and `icm_forward_loss`, of the last minibatch.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import gymnasium as gym
 import torch
@@ -42,6 +40,10 @@ class ICM(Bonus):
 
     name = "icm"
     Settings = ICMSettings
+    logged: ClassVar = {
+        "icm_inverse_loss": "of the last minibatch",
+        "icm_forward_loss": "of the last minibatch",
+    }
 
     def __init__(
         self,

@@ -15,14 +15,12 @@ batch all rewards are 1. The posterior's mean is decoded, not a sample. -log d i
 that a state consists of, and cut at 3 deviations above the batch's mean: else one state that the
 VAE reconstructs badly would have the whole bonus. So the order in effect is 1 - (1 - alpha) / D for
 D numbers, as it is for RISE's own reward.
-
-Logged: `max-renyi_loss`, the model's mean loss in its last pass over the batch.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import gymnasium as gym
 import torch
@@ -59,6 +57,9 @@ class MaxRenyi(Bonus):
 
     name = "max-renyi"
     Settings = MaxRenyiSettings
+    logged: ClassVar = {
+        "max-renyi_loss": "the model's mean loss in its last pass over the batch",
+    }
 
     def __init__(
         self,

@@ -18,14 +18,11 @@ by a hundredth of the way to the batch's mean. Neighbours that an episode does n
 ones at the mean distance: taken as absent, as printed, the first step of an episode would earn
 thirty times as much as a later one among strangers. One policy is trained with one weight lambda_0;
 the paper's family of policies, from exploiting to exploring, is another algorithm.
-
-Logged: `ngu_episodic` and `ngu_lifelong`, the means of the two factors; `ngu_inverse_loss`, of the
-last minibatch; `ngu_rnd_loss`.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import gymnasium as gym
 import torch
@@ -64,6 +61,12 @@ class NGU(Bonus):
 
     name = "ngu"
     Settings = NGUSettings
+    logged: ClassVar = {
+        "ngu_episodic": "mean of the factor for novelty within the episode",
+        "ngu_lifelong": "mean of the factor for novelty over life",
+        "ngu_inverse_loss": "of the last minibatch",
+        "ngu_rnd_loss": "the predictor's mean error in its last pass over the batch",
+    }
     mean_square: Tensor
 
     def __init__(

@@ -182,6 +182,8 @@ class Bonus(nn.Module):
 
     name: ClassVar[str]
     Settings: ClassVar[type[BonusSettings]] = BonusSettings
+    #: What `metrics` returns, and what each figure means; {name} stands for the bonus' name.
+    logged: ClassVar[Mapping[str, str]] = {}
     #: With several learners, each has a part of the batch. By default `reward` and `update` are
     #: called with all of it on each of them, and so come to the same state. A bonus that can do
     #: with less than the observations gets its own part, and gathers what it needs itself.

@@ -7,10 +7,6 @@
 Departures: off-policy, RE3 looks for neighbours in the whole replay buffer, and normalises the
 bonus by its running deviation; here the batch is the particle set always, and `standardize` is an
 option.
-
-Logged: `re3_k`; `re3_entropy`, the Shannon entropy of the embeddings by their distances;
-`re3_duplicates`, the share of transitions whose k-th neighbour is at distance 0; and
-`intrinsic_clipped_k`, how many had fewer than k others.
 """
 
 from __future__ import annotations

@@ -9,15 +9,12 @@
 Departures: as for ICM. The authors' weights of the losses, 10 for the forward and 0.1 for the
 inverse one, are a beta of 0.99. Of all unfinished episodes together the latest million steps are
 remembered.
-
-Logged: `ride_inverse_loss` and `ride_forward_loss`, of the last minibatch; `ride_visits`, the mean
-number of visits that bonuses of the batch were divided by the root of.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import gymnasium as gym
 import torch
@@ -52,6 +49,11 @@ class RIDE(Bonus):
 
     name = "ride"
     Settings = RIDESettings
+    logged: ClassVar = {
+        "ride_inverse_loss": "of the last minibatch",
+        "ride_forward_loss": "of the last minibatch",
+        "ride_visits": "mean number of visits whose root the batch's bonuses were divided by",
+    }
 
     def __init__(
         self,

@@ -9,7 +9,7 @@ import time
 from collections.abc import Generator
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from pydantic import Field, field_validator, model_validator
@@ -115,6 +115,10 @@ class RISE(StateEntropyBonus):
 
     name = "rise"
     Settings = RISESettings
+    logged: ClassVar = {
+        **StateEntropyBonus.logged,
+        "rise_intrinsic_dimension": "d, with form `intrinsic-dim`",
+    }
     searched_k: Tensor
 
     def __init__(self, settings: Any, obs_shape: tuple[int, ...], *, seed: int = 0) -> None:

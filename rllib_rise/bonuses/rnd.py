@@ -12,13 +12,11 @@ factor that lambda_0 absorbs. The paper has a second value head for the bonus wi
 its own and treats it as non-episodic; here the bonus is added to the reward as for all methods.
 The paper collects the first moments of observations with a random agent, and trains the predictor
 on a part of each batch where there are many environments; neither is done here.
-
-Logged: `rnd_loss`, the predictor's mean error in its last pass over the batch.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from pydantic import Field
@@ -43,6 +41,9 @@ class RND(Bonus):
 
     name = "rnd"
     Settings = RNDSettings
+    logged: ClassVar = {
+        "rnd_loss": "the predictor's mean error in its last pass over the batch",
+    }
 
     def __init__(self, settings: Any, obs_shape: tuple[int, ...], *, seed: int = 0) -> None:
         super().__init__(settings, obs_shape, seed=seed)

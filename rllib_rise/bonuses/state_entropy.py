@@ -53,6 +53,12 @@ class StateEntropyBonus(Bonus):
     """
 
     Settings: ClassVar[type[BonusSettings]] = StateEntropySettings
+    logged: ClassVar = {
+        "{name}_k": "k, as given or found",
+        "{name}_entropy": "estimate of the entropy of the batch's embeddings, by their distances",
+        "{name}_duplicates": "share of transitions whose k-th neighbour is at distance 0",
+        "intrinsic_clipped_k": "transitions that had fewer than k others to choose from",
+    }
     gathers = True
     entropy_order = 1.0
 

@@ -6,16 +6,13 @@ Each part is a method with its settings; `standardize` brings parts to the same 
 are weighed. The sum's own weight comes on top, and is 1 by default. With several learners all of
 them get all observations, whatever the parts could do with. Phase 1 is that of the parts that have
 one; the page about a run shows that of the first.
-
-Logged: `sum_0_mean`, what the first part adds on average, `sum_0_` and the name of each of its own
-figures; likewise for the others.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import gymnasium as gym
 import torch
@@ -96,6 +93,10 @@ class WeightedSum(Bonus):
 
     name = "sum"
     Settings = SumSettings
+    logged: ClassVar = {
+        "sum_0_mean": "what the first part adds on average; `sum_1_mean` the second, and so on",
+        "sum_0_*": "the first part's own figures, by their names; likewise the others'",
+    }
 
     def __init__(
         self,

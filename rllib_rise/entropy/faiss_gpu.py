@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from rllib_rise.entropy.candidates import torch_candidates
+from rllib_rise.entropy.faiss_search import named_errors
 
 # An abort would leave a core file of gigabytes, hence the limit.
 PROBE = """
@@ -92,9 +93,10 @@ def gpu_candidates(points: Tensor, width: int) -> tuple[Tensor, Tensor]:
     with torch.cuda.device(number):
         for start in range(0, len(base), _QUERIES):
             rows = slice(start, start + _QUERIES)
-            squares, _ = faiss.knn_gpu(
-                _resources(number), base[rows], base, width, I=index[rows], device=number
-            )
+            with named_errors():
+                squares, _ = faiss.knn_gpu(
+                    _resources(number), base[rows], base, width, I=index[rows], device=number
+                )
             bound[rows] = squares[:, -1]
     return index, bound
 

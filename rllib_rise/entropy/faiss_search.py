@@ -2,11 +2,15 @@
 
 import functools
 import importlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
+
+from rllib_rise.errors import RiseError
 
 _QUERIES = 2**14
 
@@ -22,13 +26,26 @@ def load_faiss() -> Any:
     return importlib.import_module("faiss")
 
 
+@contextmanager
+def named_errors() -> Iterator[None]:
+    """Say whose error it is, and how to do without."""
+    try:
+        yield
+    except RuntimeError as error:
+        raise RiseError(
+            f"FAISS failed to find neighbours ({error}); intrinsic.knn_backend=torch does without "
+            "it"
+        ) from error
+
+
 def faiss_candidates(points: Tensor, width: int) -> tuple[Tensor, Tensor]:
     """Indices of the `width` nearest [n, width], the point itself among them, and bounds [n]."""
     faiss = load_faiss()
     base = points.contiguous().numpy()
     indices, bounds = [], []
     for start in range(0, len(base), _QUERIES):
-        squares, index = faiss.knn(base[start : start + _QUERIES], base, width)
+        with named_errors():
+            squares, index = faiss.knn(base[start : start + _QUERIES], base, width)
         indices.append(torch.from_numpy(index))
         bounds.append(torch.from_numpy(squares[:, -1].copy()))
     return torch.cat(indices), torch.cat(bounds)
@@ -48,7 +65,8 @@ def faiss_distances(points: Tensor, others: Tensor) -> Tensor | None:
     values, index = points.numpy(), others.contiguous().numpy()
     squares = np.full(index.shape, np.inf, dtype=np.float32)
     pointers = (faiss.swig_ptr(array) for array in (squares, values, values, index))
-    faiss.fvec_L2sqr_by_idx(*pointers, values.shape[1], *index.shape)
+    with named_errors():
+        faiss.fvec_L2sqr_by_idx(*pointers, values.shape[1], *index.shape)
     if squares.min() < _SAFE_SQUARE and not _no_square_underflows(values):
         return None
     return torch.from_numpy(squares).sqrt_()

@@ -13,6 +13,23 @@ from rllib_rise.errors import ConfigError
 _DEEPEST = 32
 
 
+class _Loader(yaml.SafeLoader):
+    """YAML's safe loader, which takes no key twice: the first one would be lost without a word."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        """A mapping, or an error that names the key and its line."""
+        found = set[Any]()
+        for key_node, _ in node.value:
+            key = self.construct_object(key_node, deep=True)
+            if isinstance(key, str) and key in found:
+                raise yaml.constructor.ConstructorError(
+                    problem=f"{key!r} stands there twice", problem_mark=key_node.start_mark
+                )
+            if isinstance(key, str):
+                found.add(key)
+        return super().construct_mapping(node, deep)
+
+
 def read_yaml(path: Path) -> Any:
     """The plain data of a file."""
     try:
@@ -27,7 +44,7 @@ def read_yaml(path: Path) -> Any:
 def parse_yaml(text: str, source: str) -> Any:
     """The plain data of a text, or an error that names its source."""
     try:
-        data = yaml.safe_load(text)
+        data = yaml.load(text, _Loader)  # a safe one
     except Exception as error:  # Python's own come through too: `!!int x`, `2001-13-13`, `[[[...`
         raise ConfigError(f"{source} is not valid YAML: {error}") from None
     check_plain(data, source)

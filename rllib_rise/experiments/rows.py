@@ -12,6 +12,7 @@ from ray.rllib.utils.metrics import (
     LEARNER_RESULTS,
     NUM_ENV_STEPS_SAMPLED_LIFETIME,
     NUM_EPISODES,
+    NUM_MODULE_STEPS_TRAINED,
 )
 
 from rllib_rise.bonuses.registry import WITHOUT_BONUS, resolve_bonus
@@ -20,6 +21,27 @@ from rllib_rise.errors import RiseError
 from rllib_rise.experiments.schema import Experiment
 
 Row = dict[str, float]
+
+COLUMNS = {
+    "iteration": "counted from 1",
+    "env_steps": "environment steps so far, those of Phase 1 among them",
+    "seconds": "so far, Phase 1 among them",
+    "steps_per_second": "of this iteration",
+    "episode_return_mean": "mean return, of the environment's rewards alone, over the last "
+    "iterations in which a hundred episodes ended",
+    "episode_len_mean": "RLlib's",
+    "episodes": "that ended in this iteration",
+    "return_sum": "of these episodes",
+    "policy_loss, ...": "RLlib's figures of the update, by the algorithm: `vf_loss`, `entropy`, "
+    "`mean_kl_loss`, `pi_loss`, `qf_loss`, `qf_mean`, and SAC's temperature `alpha_value`",
+    "env_runners": "how many are alive, where they are processes of their own",
+    "coverage": "share of the reachable states that were visited, where these are counted",
+    "goals_reached": "so far, likewise",
+    "NAME, NAME_count": "what an environment tells of its episodes, and of how many that is",
+}
+"""What a row of metrics.csv holds besides the figures of the bonus."""
+
+_LOSS = "total_loss"
 _ENV_METRICS = {
     "episode_return_mean": EPISODE_RETURN_MEAN,
     "episode_len_mean": EPISODE_LEN_MEAN,
@@ -60,11 +82,7 @@ def row_figures(result: dict[str, Any], prefixes: tuple[str, ...]) -> Row:
     for name, total in result[ENV_RUNNER_RESULTS].get(EPISODE_FIGURES, {}).items():
         figures[f"{name}_count"] = total["count"]
         figures[name] = total["sum"] / total["count"] if total["count"] else None
-    learners = {
-        module_id: values
-        for module_id, values in result.get(LEARNER_RESULTS, {}).items()
-        if not module_id.startswith("__")
-    }
+    learners = _learners(result)
     for module_id, values in learners.items():
         prefix = "" if len(learners) == 1 else f"{module_id}/"
         for name, value in values.items():
@@ -72,3 +90,21 @@ def row_figures(result: dict[str, Any], prefixes: tuple[str, ...]) -> Row:
                 # NaN where there was no update in this iteration, or none was told of.
                 figures[prefix + name] = None if math.isnan(value) else value
     return {name: float(value) for name, value in figures.items() if value is not None}
+
+
+def update_losses(result: dict[str, Any]) -> dict[str, float]:
+    """The loss of each module that was updated in this iteration."""
+    return {
+        module_id: float(values[_LOSS])
+        for module_id, values in _learners(result).items()
+        if _LOSS in values and values.get(NUM_MODULE_STEPS_TRAINED, 0) > 0
+    }
+
+
+def _learners(result: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """What the learners tell of each module."""
+    return {
+        module_id: values
+        for module_id, values in result.get(LEARNER_RESULTS, {}).items()
+        if not module_id.startswith("__")
+    }

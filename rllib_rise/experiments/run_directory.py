@@ -9,6 +9,7 @@ checkpoints/      iteration_000010/{algorithm/, progress.json, exploration.npz, 
 exploration.npz   visit counts, where the environment counts them
 phase1.json,.npz  what Phase 1 did, for the report; phase1.log: its progress
 encoder.safetensors  the encoder that Phase 1 fitted, for `encoder_file` of other runs
+error.txt         the traceback of what ended the run, where something did
 result.json       final figures; its presence says that the run is finished
 report.html       the page of `rise report`
 """
@@ -49,6 +50,7 @@ class RunDirectory:
         self.exploration = self.path / "exploration.npz"
         self.checkpoints = self.path / "checkpoints"
         self.report = self.path / "report.html"
+        self.error = self.path / "error.txt"
         self.phase1_log = self.path / "phase1.log"
 
     @property
@@ -74,6 +76,7 @@ class RunDirectory:
         write_text(self.config, yaml.safe_dump(experiment, sort_keys=False))
         self.checkpoints.mkdir(exist_ok=True)
         self.result.unlink(missing_ok=True)
+        self.error.unlink(missing_ok=True)
         if not list_checkpoints(self.checkpoints):
             for leftover in (*self.path.glob("events.out.tfevents.*"), self.phase1_log):
                 leftover.unlink(missing_ok=True)

@@ -77,13 +77,27 @@ class Experiment(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    algorithm: Literal["PPO", "APPO", "IMPALA", "DQN", "SAC"] = "PPO"
-    env: EnvSpec
-    seed: int = Field(0, ge=0, lt=2**31)
-    stop: StopSpec
-    rllib: dict[str, Any] = Field(default_factory=dict)
-    intrinsic: dict[str, Any] = Field(default_factory=lambda: {"method": "rise"})
-    methods: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    algorithm: Literal["PPO", "APPO", "IMPALA", "DQN", "SAC"] = Field(
+        "PPO", description="RLlib's algorithm that trains."
+    )
+    env: EnvSpec = Field(
+        description="An environment's id (`package.module:id`, where a module of yours registers "
+        "it), or a mapping: `id` and arguments of its constructor."
+    )
+    seed: int = Field(0, ge=0, lt=2**31, description="Of everything that draws.")
+    stop: StopSpec = Field(description="When a run is over.")
+    rllib: dict[str, Any] = Field(
+        default_factory=dict,
+        description="Settings of RLlib's config, by the names of its attributes.",
+    )
+    intrinsic: dict[str, Any] = Field(
+        default_factory=lambda: {"method": "rise"},
+        description="`method`, and the settings of this bonus.",
+    )
+    methods: dict[str, dict[str, Any]] = Field(
+        default_factory=dict,
+        description="For `rise compare`: names, and the settings that stand for them.",
+    )
 
     @field_validator("env", mode="before")
     @classmethod
@@ -338,8 +352,11 @@ def check_env(env: EnvSpec) -> None:
         and env.id not in gym.registry
     ):
         return  # an RLlib environment of the user's, which only its creator knows
+    module, _, name = env.id.rpartition(":")
     try:
-        spec = gym.spec(env.id)
+        if module:  # `package.module:id`, the module that registers it
+            importlib.import_module(module)
+        spec = gym.spec(name)
         entry_point = spec.entry_point
         creator = load_env_creator(entry_point) if isinstance(entry_point, str) else entry_point
     except (gym.error.Error, ImportError) as error:

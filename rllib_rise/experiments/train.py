@@ -8,6 +8,7 @@ import logging
 import math
 import threading
 import time
+import traceback
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -16,14 +17,27 @@ from typing import Any
 from ray.exceptions import RayError, RayTaskError
 
 from rllib_rise.bonuses.registry import NONE
-from rllib_rise.errors import ConfigError, LostProcessError, RunDirectoryError
+from rllib_rise.errors import (
+    ConfigError,
+    LostProcessError,
+    NonFiniteError,
+    RiseError,
+    RunDirectoryError,
+    RunFailedError,
+)
 from rllib_rise.experiments.checkpoints import disk_is_full, reason, remedy, warn_of_strangers
 from rllib_rise.experiments.exploration import ExplorationTracker
 from rllib_rise.experiments.interrupt import deferred_interrupt
 from rllib_rise.experiments.notices import DrainNotices
 from rllib_rise.experiments.phase1_files import write_report_of_phase1
 from rllib_rise.experiments.returns import RecentReturns
-from rllib_rise.experiments.rows import Row, lifetime_steps, metric_prefixes, row_figures
+from rllib_rise.experiments.rows import (
+    Row,
+    lifetime_steps,
+    metric_prefixes,
+    row_figures,
+    update_losses,
+)
 from rllib_rise.experiments.run_directory import MetricsFile, RunDirectory, write_json
 from rllib_rise.experiments.same_experiment import check_same
 from rllib_rise.experiments.schema import Experiment, build_config, check
@@ -65,6 +79,9 @@ def train(
     Raises:
         LostProcessError: A learner died, or the node that it was on. Calling it again with `resume`
             goes on from the last checkpoint.
+        NonFiniteError: Observations, rewards or losses are NaN or infinite.
+        RunFailedError: Other code raised an error: the environment, a library. error.txt in the run
+            directory has its traceback.
     """
     run = RunDirectory(directory)
     check(experiment)
@@ -104,18 +121,40 @@ def train(
                     raise
                 raise LostProcessError("the run has lost a learner") from error
             return training.finish()
-    except RayTaskError:
+    except RiseError:
         raise
     except RayError as error:
+        if isinstance(error, RayTaskError):
+            raise _failed(run, error) from error
         first_line = str(error).strip().splitlines()[0]
         raise LostProcessError(f"the run has lost a process: {first_line}") from error
     except OSError as error:
         if not disk_is_full(error):
-            raise
+            raise _failed(run, error) from error
         raise RunDirectoryError(
             f"{run.path} cannot be written to: {reason(error)}. Its checkpoints are whole: "
             f"{remedy(error)}, then go on with --resume"
         ) from error
+    except Exception as error:
+        raise _failed(run, error) from error
+
+
+def _failed(run: RunDirectory, error: Exception) -> Exception:
+    """What to tell of an error that is not ours; its traceback is kept for whoever can mend it.
+
+    Where there is no run yet, because something could not be built, the error stays as it is.
+    """
+    if not run.exists:
+        return error
+    with contextlib.suppress(OSError):  # which may be what it is all about
+        run.error.write_text("".join(traceback.format_exception(error)))
+    cause: BaseException = getattr(error, "cause", None) or error
+    while (before := cause.__cause__ or cause.__context__) is not None:
+        cause = before  # RLlib raises errors of its own where environments fail
+    told = ": ".join([type(cause).__name__, *str(cause).strip().splitlines()[-1:]])
+    return RunFailedError(
+        f"the run failed with {told}. Where, is in {run.error}; when it is mended, --resume goes on"
+    )
 
 
 def _until_done(
@@ -227,7 +266,11 @@ class Training:
         return True
 
     def iterate(self) -> Row:
-        """One iteration: its figures, which are also written."""
+        """One iteration: its figures, which are also written.
+
+        Raises:
+            NonFiniteError: The update's loss was NaN or infinite.
+        """
         if self._files is None:
             self._files = _Files(self._run, self.progress, self._events)
         progress, stop = self.progress, self._experiment.stop
@@ -240,6 +283,7 @@ class Training:
         )
         progress.iteration += 1
         progress.seconds += elapsed
+        self._check_losses(result)
         row = {
             "iteration": progress.iteration,
             "env_steps": progress.env_steps,
@@ -254,6 +298,19 @@ class Training:
         solved = target is not None and row.get("episode_return_mean", -math.inf) >= target
         self.done = solved or progress.env_steps >= stop.env_steps
         return row
+
+    def _check_losses(self, result: dict[str, Any]) -> None:
+        """Raise where a loss is not finite: RLlib would go on with whatever it did to networks."""
+        if self._algorithm.config.torch_skip_nan_gradients:
+            return
+        for module_id, loss in update_losses(result).items():
+            if not math.isfinite(loss):
+                raise NonFiniteError(
+                    f"the loss of module {module_id!r} is {loss} at iteration "
+                    f"{self.progress.iteration}: lower rllib.lr or the size of rewards, or leave "
+                    "such updates out with rllib.torch_skip_nan_gradients=true. The checkpoints "
+                    "are from before"
+                )
 
     def _alive(self) -> Row:
         """How many env runners there are, where they are processes of their own."""

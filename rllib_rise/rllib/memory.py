@@ -16,7 +16,7 @@ def keep_freed_memory() -> bool:
     """Let glibc keep up to 1 GB of freed memory for what is allocated next.
 
     By default it gives the megabytes of every layer's activations back to the system, which then
-    has to clear and map them again for the next layer: embedding Atari's images took twice as long.
+    has to clear and map them again for the next layer.
 
     Nothing is changed where there is another C library, or where the user has tuned this one by
     environment variables.

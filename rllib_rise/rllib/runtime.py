@@ -32,6 +32,17 @@ from rllib_rise.rllib.transitions import (
     state_shape,
 )
 
+LOGGED = {
+    "intrinsic_reward_mean": "mean of r_hat over the batch, before lambda",
+    "intrinsic_reward_std": "its deviation",
+    "intrinsic_reward_max": "its largest value",
+    "intrinsic_lambda": "lambda_t, the weight of the bonus at this update",
+    "intrinsic_seconds": "time that the bonus took in this update",
+    "intrinsic_megabytes": "what the bonus keeps from batch to batch",
+    "intrinsic_warmup_steps": "environment steps that Phase 1 took",
+}
+"""What is logged of every bonus, per module; `Bonus.logged` has what each adds."""
+
 _FORMAT = 2
 _N_STEP = "n_step"
 _STANDARD = "standardize:"

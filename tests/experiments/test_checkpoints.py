@@ -243,7 +243,7 @@ def test_no_room_for_a_checkpoint_leaves_those_before_it(tmp_path, kind: str, sy
 
 @pytest.mark.slow
 @pytest.mark.skipif(not mounts_allowed(), reason="needs root, and leave to mount")
-def test_a_run_on_a_full_disk_goes_on_when_there_is_room(tmp_path: Path):
+def test_a_run_on_a_full_disk_goes_on_when_there_is_room(tmp_path: Path, record_property):
     (tmp_path / "small.json").write_text(json.dumps(SMALL))
     disk = tmp_path / "disk"
     disk.mkdir()
@@ -259,6 +259,8 @@ def test_a_run_on_a_full_disk_goes_on_when_there_is_room(tmp_path: Path):
     assert "iteration_000001" in told
     assert ".partial" not in told
     assert "disk/run/report.html" in told
+    outcome = "ends: No space left on device ... make room, then go on with --resume"
+    record_property("fault", {"fault": "a full disk", "outcome": outcome})
 
 
 @pytest.mark.slow
@@ -286,7 +288,9 @@ def test_a_learner_that_cannot_write_its_part_is_not_taken_for_one_that_did(tmp_
 
 
 @pytest.mark.usefixtures("ray_cluster")
-def test_a_run_goes_on_from_the_checkpoint_before_a_torn_one(tmp_path: Path, caplog):
+def test_a_run_goes_on_from_the_checkpoint_before_a_torn_one(
+    tmp_path: Path, caplog, record_property
+):
     experiment = parse_experiment(SMALL)
     run = RunDirectory(tmp_path / "run")
     train(experiment, run.path, checkpoint_every=2)
@@ -299,6 +303,8 @@ def test_a_run_goes_on_from_the_checkpoint_before_a_torn_one(tmp_path: Path, cap
     assert [row["iteration"] for row in run.read_metrics()] == [1, 2, 3, 4, 5]
     assert names(run) == ["iteration_000002", "iteration_000005"]
     assert "iteration_000004 is torn and left out" in caplog.text
+    outcome = "is left out with a warning; the one before it is taken"
+    record_property("fault", {"fault": "a checkpoint with a torn file", "outcome": outcome})
 
 
 def test_rise_refuses_a_torn_checkpoint_in_one_sentence(run: RunDirectory):

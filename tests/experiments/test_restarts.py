@@ -64,7 +64,7 @@ def train(folder: Path, *options: str) -> subprocess.Popen:
     return start(folder, "train", "long.yaml", "--checkpoint-every", "5", *options)
 
 
-def test_a_killed_run_goes_on_from_its_last_checkpoint(folder: Path):
+def test_a_killed_run_goes_on_from_its_last_checkpoint(folder: Path, record_property):
     process = train(folder, "--restarts", "2")
     wait_until(lambda: len(rows(folder)) > 12)
     phase1 = (folder / RUN / "phase1.log").read_text()
@@ -82,9 +82,11 @@ def test_a_killed_run_goes_on_from_its_last_checkpoint(folder: Path):
     for before, row in pairwise(found):  # the clock went on; Phase 1 is not in it
         t = float(before["env_steps"]) - 128
         assert float(row["intrinsic_lambda"]) == pytest.approx(0.1 * (1 - 1e-4) ** t, rel=1e-6)
+    outcome = "with --restarts goes on from the last checkpoint, without a second Phase 1"
+    record_property("fault", {"fault": "the run's process is killed", "outcome": outcome})
 
 
-def test_one_of_two_learners_dies_and_the_run_goes_on(folder: Path):
+def test_one_of_two_learners_dies_and_the_run_goes_on(folder: Path, record_property):
     """The other one does not die: it misses an answer, which looks like an error of the code."""
     process = train(folder, "--restarts", "1", "--set", "rllib.num_learners=2")
     wait_until(lambda: len(rows(folder)) > 8)
@@ -99,6 +101,8 @@ def test_one_of_two_learners_dies_and_the_run_goes_on(folder: Path):
     assert "has lost a process; it goes on from its last checkpoint (1 restarts left)" in output
     found = rows(folder)
     assert [int(float(row["iteration"])) for row in found] == list(range(1, len(found) + 1))
+    outcome = "with --restarts goes on from the last checkpoint"
+    record_property("fault", {"fault": "a learner is killed", "outcome": outcome})
 
 
 def test_restarts_are_bounded(folder: Path):
@@ -119,7 +123,7 @@ def test_an_error_of_the_settings_is_not_tried_again(folder: Path):
 
 
 @pytest.mark.parametrize("restarts", ["0", "2"])
-def test_a_request_to_end_is_answered_by_a_checkpoint(folder: Path, restarts: str):
+def test_a_request_to_end_is_answered_by_a_checkpoint(folder: Path, restarts: str, record_property):
     process = train(folder, "--restarts", restarts, "--checkpoint-every", "100000")
     wait_until(lambda: len(rows(folder)) > 3)
     process.send_signal(signal.SIGTERM)
@@ -128,6 +132,9 @@ def test_a_request_to_end_is_answered_by_a_checkpoint(folder: Path, restarts: st
     assert "goes on" in output
     saved = int(checkpoints(folder)[-1].name.removeprefix("iteration_"))
     assert saved == len(rows(folder)) > 3
+    if restarts == "0":
+        outcome = "writes a checkpoint and ends; --resume goes on"
+        record_property("fault", {"fault": "Ctrl-C, or SIGTERM", "outcome": outcome})
 
 
 def test_nobody_trains_on_when_the_one_who_restarts_is_gone(folder: Path):

@@ -23,7 +23,7 @@ def fuzz(*, slow: int, **strategies: SearchStrategy[Any]) -> Callable[[Callable[
     """Make a test of a property: with `FEW` examples, and marked `slow` with as many as said.
 
     How many examples really ran, and how many of them were refused with one of our errors, goes
-    into the JSON file that the environment variable RISE_FUZZ names.
+    into the JSON file that the environment variable RISE_RELIABILITY names.
     """
 
     def decorate(check: Callable[..., Any]) -> Any:

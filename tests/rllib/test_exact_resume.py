@@ -93,7 +93,8 @@ def test_a_resumed_run_has_the_same_intrinsic_state_to_the_last_bit(outcomes, na
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_resumed_run_pays_the_same_bonus_to_the_last_bit(outcomes, name: str):
+def test_a_resumed_run_pays_the_same_bonus_to_the_last_bit(outcomes, name: str, record_property):
     through, resumed = (found[name]["bonus"] for found in outcomes)
     assert torch.equal(through, resumed)
     assert through.abs().max() > 0
+    record_property("resumed", name)

@@ -102,6 +102,13 @@ class Fitting:
                 self.fits[module_id] = yield from bonus.fit(obs[:count])
             except ConfigError as error:
                 raise ConfigError(f"module {module_id!r}: {error}") from error
+            except RiseError:
+                raise
+            except Exception as error:
+                raise RiseError(
+                    f"module {module_id!r}: the fit of Phase 1 failed with "
+                    f"{type(error).__name__}: {error}"
+                ) from error
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,76 @@
+"""Faults put into a run: each ends in a sentence of ours, or is survived, and the run can go on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import faults_for_tests
+import pytest
+import yaml
+from command_line import rise
+
+pytestmark = pytest.mark.slow
+
+RUN = Path("runs") / "walk-rise-seed0"
+WALK = {
+    "env": {"id": "faults_for_tests:faults/Walk-v0"},
+    "stop": {"env_steps": 6000},
+    "rllib": {
+        "num_env_runners": 0,
+        "num_envs_per_env_runner": 4,
+        "train_batch_size_per_learner": 256,
+        "minibatch_size": 128,
+        "num_epochs": 2,
+    },
+    "intrinsic": {"method": "rise", "k": 3},
+}
+ENDS = {
+    "an environment that raises": (
+        ("env.fault=raises",),
+        "the run failed with ValueError: the simulator has lost its licence",
+    ),
+    "an encoder's fit that fails": (
+        ("intrinsic.method=faults_for_tests:FailingFit", "k=auto", "warmup_steps=256"),
+        "module 'default_policy': the fit of Phase 1 failed with RuntimeError: out of memory",
+    ),
+    "an error in FAISS": (
+        ("intrinsic.method=faults_for_tests:FailingFaiss", "k=3"),
+        "FAISS failed to find neighbours (Error in void fvec_L2sqr_by_idx(): no more room); "
+        "intrinsic.knn_backend=torch does without it",
+    ),
+    "a loss that is NaN": (
+        ("rllib.learner_class=faults_for_tests:NaNLoss",),
+        "the loss of module 'default_policy' is nan at iteration",
+    ),
+}
+
+
+@pytest.fixture
+def fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file that makes things go wrong, beside the experiment."""
+    (tmp_path / "walk.yaml").write_text(yaml.safe_dump(WALK))
+    path = tmp_path / "fault"
+    path.touch()
+    monkeypatch.setenv(faults_for_tests.VARIABLE, str(path))
+    return path
+
+
+@pytest.mark.parametrize("name", ENDS)
+def test_a_fault_ends_in_a_sentence_and_the_run_goes_on_when_it_is_mended(
+    name: str, fault: Path, record_property
+):
+    changes, words = ENDS[name]
+    command = ["train", "walk.yaml", "--out", str(RUN), "--checkpoint-every", "2"]
+    command += [f"--set={change}" for change in changes]
+    ended = rise(fault.parent, *command)
+    told = ended.stdout + ended.stderr
+    assert ended.returncode == 2, told
+    assert words in told, told
+    has_traceback = (fault.parent / RUN / "error.txt").exists()
+    assert has_traceback == ("error.txt" in told)
+    fault.unlink()
+    gone_on = rise(fault.parent, *command, "--resume")
+    assert gone_on.returncode == 0, gone_on.stdout + gone_on.stderr
+    assert (fault.parent / RUN / "result.json").exists()
+    assert not (fault.parent / RUN / "error.txt").exists()
+    record_property("fault", {"fault": name, "outcome": f"ends: {words} ..."})

@@ -1,0 +1,90 @@
+"""Things that go wrong as long as the file exists that the variable RISE_TEST_FAULT names."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import torch
+
+from rllib_rise.bonuses import RISE
+from rllib_rise.entropy import faiss_search
+from rllib_rise.rllib.ppo import RISEPPOTorchLearner
+
+VARIABLE = "RISE_TEST_FAULT"
+_HEALTHY_STEPS = 300
+
+
+def faulty() -> bool:
+    return Path(os.environ[VARIABLE]).exists()
+
+
+class Walk(gym.Env):
+    """A random walk for 20 steps; after a while it raises."""
+
+    observation_space = gym.spaces.Box(-np.inf, np.inf, (2,), np.float32)
+    action_space = gym.spaces.Discrete(2)
+
+    def __init__(self, fault: str = "none") -> None:
+        self.fault, self.all_steps = fault, 0
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None):
+        super().reset(seed=seed)
+        self.steps, self.place = 0, np.zeros(2, np.float32)
+        return self.place, {}
+
+    def step(self, action):
+        self.steps += 1
+        self.all_steps += 1
+        if self.fault == "raises" and self.all_steps > _HEALTHY_STEPS and faulty():
+            raise ValueError("the simulator has lost its licence")
+        self.place = self.place + self.np_random.normal(size=2).astype(np.float32)
+        return self.place, 1.0, self.steps >= 20, False, {}
+
+
+gym.register("faults/Walk-v0", Walk)
+
+
+class FailingFit(RISE):
+    def fit(self, obs):
+        if faulty():
+            raise RuntimeError("out of memory")
+        return (yield from super().fit(obs))
+
+
+class FailingFaiss(RISE):
+    """FAISS fails from the fifth batch on."""
+
+    batches = 0
+
+    def reward(self, batch):
+        self.batches += 1
+        faiss = faiss_search.load_faiss()
+        distances = faiss.fvec_L2sqr_by_idx
+        if self.batches > 4 and faulty():
+            faiss.fvec_L2sqr_by_idx = _raise
+        try:
+            return super().reward(batch)
+        finally:
+            faiss.fvec_L2sqr_by_idx = distances
+
+
+def _raise(*arguments: object) -> None:
+    raise RuntimeError("Error in void fvec_L2sqr_by_idx(): no more room")
+
+
+class NaNLoss(RISEPPOTorchLearner):
+    """The loss is NaN from the fifth update on."""
+
+    updates = 0
+
+    def before_gradient_based_update(self, **kwargs):
+        self.updates += 1
+        super().before_gradient_based_update(**kwargs)
+
+    def compute_loss_for_module(self, **kwargs):
+        loss = super().compute_loss_for_module(**kwargs)
+        return loss * torch.nan if self.updates > 4 and faulty() else loss
