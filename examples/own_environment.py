@@ -10,8 +10,8 @@ How to run:
 
 Results to expect: the mean return at the end of each tenth of training, half a minute in all.
 Without a bonus it is 0.000, the best of all dives without the treasure. With RISE it comes to
-0.990, the treasure less the cost of the way, and stays about there. Then all dives are the same, and RISE
-warns that it has nothing left to pay for.
+0.990, the treasure less the cost of the way, and stays about there. Then all dives are the same,
+and RISE warns that it has nothing left to pay for.
 """
 
 import argparse
