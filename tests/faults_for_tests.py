@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ def faulty() -> bool:
 
 
 class Walk(gym.Env):
-    """A random walk for 20 steps; after a while it raises."""
+    """A random walk for 20 steps; after a while it raises, or hangs."""
 
     observation_space = gym.spaces.Box(-np.inf, np.inf, (2,), np.float32)
     action_space = gym.spaces.Discrete(2)
@@ -39,8 +40,13 @@ class Walk(gym.Env):
     def step(self, action):
         self.steps += 1
         self.all_steps += 1
-        if self.fault == "raises" and self.all_steps > _HEALTHY_STEPS and faulty():
-            raise ValueError("the simulator has lost its licence")
+        if self.fault == "raises at once" and faulty():
+            raise ValueError("the simulator has no licence")
+        if self.all_steps > _HEALTHY_STEPS and faulty():
+            if self.fault == "raises":
+                raise ValueError("the simulator has lost its licence")
+            while self.fault == "hangs":
+                time.sleep(1.0)
         self.place = self.place + self.np_random.normal(size=2).astype(np.float32)
         return self.place, 1.0, self.steps >= 20, False, {}
 

@@ -14,7 +14,7 @@ from ray.rllib.utils.metrics import NUM_ENV_STEPS_SAMPLED_LIFETIME
 
 from rllib_rise.experiments.run_directory import RunDirectory
 from rllib_rise.experiments.schema import Experiment, parse_experiment
-from rllib_rise.experiments.train import Training
+from rllib_rise.experiments.training import Training
 
 BATCH = 64
 

@@ -17,7 +17,6 @@ from ray.rllib.utils.metrics import (
 
 from rllib_rise.bonuses.registry import WITHOUT_BONUS, resolve_bonus
 from rllib_rise.envs.figures import EPISODE_FIGURES
-from rllib_rise.errors import RiseError
 from rllib_rise.experiments.schema import Experiment
 
 Row = dict[str, float]
@@ -56,13 +55,7 @@ _LEARNER_METRICS = (
 
 def lifetime_steps(result: dict[str, Any]) -> int:
     """Environment steps that RLlib has counted so far."""
-    try:
-        return int(result[ENV_RUNNER_RESULTS][NUM_ENV_STEPS_SAMPLED_LIFETIME])
-    except KeyError:
-        raise RiseError(
-            "no env runner returned a sample: the environment probably raised on all of them; "
-            "rllib.num_env_runners=0 runs it in this process and shows its error"
-        ) from None
+    return int(result.get(ENV_RUNNER_RESULTS, {}).get(NUM_ENV_STEPS_SAMPLED_LIFETIME, 0))
 
 
 def metric_prefixes(experiment: Experiment) -> tuple[str, ...]:

@@ -1,54 +1,29 @@
-"""One training run: the loop, its checkpoints and its files."""
+"""One training run from start to end: its checkpoints, and what becomes of errors."""
 
 from __future__ import annotations
 
 import contextlib
-import json
-import logging
-import math
 import threading
 import time
 import traceback
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from ray.exceptions import RayError, RayTaskError
 
-from rllib_rise.bonuses.registry import NONE
-from rllib_rise.errors import (
-    ConfigError,
-    LostProcessError,
-    NonFiniteError,
-    RiseError,
-    RunDirectoryError,
-    RunFailedError,
-)
-from rllib_rise.experiments.checkpoints import disk_is_full, reason, remedy, warn_of_strangers
-from rllib_rise.experiments.exploration import ExplorationTracker
+from rllib_rise.errors import LostProcessError, RiseError, RunDirectoryError, RunFailedError
+from rllib_rise.experiments.checkpoints import disk_is_full, reason, remedy
 from rllib_rise.experiments.interrupt import deferred_interrupt
 from rllib_rise.experiments.notices import DrainNotices
-from rllib_rise.experiments.phase1_files import write_report_of_phase1
-from rllib_rise.experiments.returns import RecentReturns
-from rllib_rise.experiments.rows import (
-    Row,
-    lifetime_steps,
-    metric_prefixes,
-    row_figures,
-    update_losses,
-)
-from rllib_rise.experiments.run_directory import MetricsFile, RunDirectory, write_json
+from rllib_rise.experiments.rows import Row
+from rllib_rise.experiments.run_directory import RunDirectory
 from rllib_rise.experiments.same_experiment import check_same
-from rllib_rise.experiments.schema import Experiment, build_config, check
+from rllib_rise.experiments.schema import Experiment, check
 from rllib_rise.experiments.shared_storage import check_shared
-from rllib_rise.experiments.summary import summarise
-from rllib_rise.rllib.reseed import reseed_env_runners
-
-logger = logging.getLogger(__name__)
+from rllib_rise.experiments.training import Training
 
 _SAVE_SECONDS = 300
-_PING_SECONDS = 10.0
 
 
 def train(
@@ -77,8 +52,8 @@ def train(
         on_phase1: Called with a line of text now and then, before the first iteration.
 
     Raises:
-        LostProcessError: A learner died, or the node that it was on. Calling it again with `resume`
-            goes on from the last checkpoint.
+        LostProcessError: A learner died, or the node that it was on, or no env runner takes steps
+            any more. Calling it again with `resume` goes on from the last checkpoint.
         NonFiniteError: Observations, rewards or losses are NaN or infinite.
         RunFailedError: Other code raised an error: the environment, a library. error.txt in the run
             directory has its traceback.
@@ -180,201 +155,6 @@ def _until_done(
                 raise KeyboardInterrupt
 
 
-@dataclass
-class Progress:
-    """How far a run is; what a checkpoint of ours adds to RLlib's."""
-
-    iteration: int = 0
-    env_steps: int = 0
-    seconds: float = 0.0
-
-
-class Training:
-    """A run under way: the algorithm, what is counted beside it, and the run's files.
-
-    Args:
-        experiment: What to run.
-        run: Its directory, which must be opened before anything is written.
-        cache: A folder that keeps the fits of Phase 1 for other runs.
-        events: Whether to write TensorBoard's files.
-
-    Attributes:
-        progress: How far it is.
-        done: Whether the experiment's stop is reached.
-    """
-
-    def __init__(
-        self,
-        experiment: Experiment,
-        run: RunDirectory,
-        *,
-        cache: Path | None = None,
-        events: bool = True,
-    ) -> None:
-        self._experiment, self._run = experiment, run
-        config = build_config(experiment)
-        if cache is not None:
-            config.intrinsic(cache=cache.resolve())
-        self._algorithm = config.build_algo()
-        self.progress, self.done = Progress(), False
-        self._tracker = ExplorationTracker()
-        self._warmup_steps = 0
-        self._events = events
-        self._files: _Files | None = None
-        try:
-            _check_budget(experiment, self._algorithm)
-        except ConfigError:
-            self.close()
-            raise
-
-    def restore(self, checkpoint: Path) -> None:
-        """Go on from what `write` wrote."""
-        warn_of_strangers(checkpoint)
-        self._algorithm.restore_from_path(str((checkpoint / "algorithm").resolve()))
-        self.progress = Progress(**json.loads((checkpoint / "progress.json").read_text()))
-        reseed_env_runners(self._algorithm, self.progress.env_steps)
-        self._tracker.load(checkpoint / "exploration.npz", self.progress.env_steps)
-        self.done = self.progress.env_steps >= self._experiment.stop.env_steps
-        self._close_files()
-        logger.info("resumed from %s", checkpoint)
-
-    def write(self, folder: Path) -> None:
-        """Everything that `restore` needs."""
-        self._algorithm.save_to_path(str((folder / "algorithm").resolve()))
-        _check_learners(self._algorithm.learner_group)
-        self._tracker.save(folder / "exploration.npz")
-        write_json(folder / "progress.json", asdict(self.progress))
-
-    def prepare(self, on_phase1: Callable[[str], None] = lambda line: None) -> bool:
-        """Phase 1, if there is one and it has not run; whether it ran now."""
-        if self._experiment.method == NONE:
-            return False
-        started = time.perf_counter()
-
-        def show(line: str) -> None:
-            self._run.log_phase1(line)
-            on_phase1(line)
-
-        report = self._algorithm.prepare_intrinsic(show)
-        self._warmup_steps = self._algorithm.warmup_env_steps()
-        if report is None:
-            return False
-        write_report_of_phase1(self._run.path, report)
-        self.progress.env_steps += report.env_steps
-        self.progress.seconds += time.perf_counter() - started
-        self._tracker.begin(self.progress.env_steps)
-        return True
-
-    def iterate(self) -> Row:
-        """One iteration: its figures, which are also written.
-
-        Raises:
-            NonFiniteError: The update's loss was NaN or infinite.
-        """
-        if self._files is None:
-            self._files = _Files(self._run, self.progress, self._events)
-        progress, stop = self.progress, self._experiment.stop
-        started = time.perf_counter()
-        result = self._algorithm.train()
-        elapsed = time.perf_counter() - started
-        before, progress.env_steps = (
-            progress.env_steps,
-            lifetime_steps(result) + self._warmup_steps,
-        )
-        progress.iteration += 1
-        progress.seconds += elapsed
-        self._check_losses(result)
-        row = {
-            "iteration": progress.iteration,
-            "env_steps": progress.env_steps,
-            "seconds": progress.seconds,
-            "steps_per_second": (progress.env_steps - before) / elapsed,
-            **row_figures(result, metric_prefixes(self._experiment)),
-            **self._alive(),
-            **self._tracker.poll(self._algorithm, progress.env_steps),
-        }
-        self._files.append(row)
-        target = stop.episode_return
-        solved = target is not None and row.get("episode_return_mean", -math.inf) >= target
-        self.done = solved or progress.env_steps >= stop.env_steps
-        return row
-
-    def _check_losses(self, result: dict[str, Any]) -> None:
-        """Raise where a loss is not finite: RLlib would go on with whatever it did to networks."""
-        if self._algorithm.config.torch_skip_nan_gradients:
-            return
-        for module_id, loss in update_losses(result).items():
-            if not math.isfinite(loss):
-                raise NonFiniteError(
-                    f"the loss of module {module_id!r} is {loss} at iteration "
-                    f"{self.progress.iteration}: lower rllib.lr or the size of rewards, or leave "
-                    "such updates out with rllib.torch_skip_nan_gradients=true. The checkpoints "
-                    "are from before"
-                )
-
-    def _alive(self) -> Row:
-        """How many env runners there are, where they are processes of their own."""
-        if not self._algorithm.config.num_env_runners:
-            return {}
-        return {"env_runners": self._algorithm.env_runner_group.num_healthy_remote_workers()}
-
-    def lost_learner(self) -> bool:
-        """Whether a learner in a process of its own is dead."""
-        group = self._algorithm.learner_group
-        if not group.is_remote:
-            return False
-        answers = group.foreach_learner(lambda learner: True, timeout_seconds=_PING_SECONDS)
-        return any(isinstance(answer.get(), RayError) for answer in answers) or (
-            group._worker_manager.num_healthy_actors() < len(group)
-        )
-
-    def finish(self) -> dict[str, Any]:
-        """Write the final figures."""
-        self._tracker.save(self._run.exploration)
-        result = summarise(self._run, self._tracker)
-        write_json(self._run.result, result)
-        return result
-
-    def close(self) -> None:
-        """End the algorithm's processes and close the files."""
-        self._close_files()
-        self._algorithm.stop()
-
-    def _close_files(self) -> None:
-        if self._files is not None:
-            self._files.close()
-            self._files = None
-
-
-class _Files:
-    """metrics.csv and TensorBoard's events, which go on behind the present iteration."""
-
-    def __init__(self, run: RunDirectory, progress: Progress, events: bool) -> None:
-        self._metrics = MetricsFile(run.metrics, keep_iterations=progress.iteration)
-        self._returns = RecentReturns(run.read_metrics())
-        self._writer = None
-        if events:
-            from tensorboardX import SummaryWriter
-
-            purge = progress.env_steps if progress.iteration else None
-            self._writer = SummaryWriter(str(run.path), purge_step=purge)
-
-    def append(self, row: Row) -> None:
-        """Write a row, and give it the mean return of recent episodes."""
-        self._returns.add(row)
-        self._metrics.append(row)
-        if self._writer is None:
-            return
-        for name, value in row.items():
-            if math.isfinite(value):
-                self._writer.add_scalar(name, value, row["env_steps"])
-
-    def close(self) -> None:
-        """Finish what is being written."""
-        if self._writer is not None:
-            self._writer.close()
-
-
 def _until(interrupted: threading.Event, on_phase1: Callable[[str], None]) -> Callable[[str], None]:
     """Passes lines on until Ctrl-C was pressed: then Phase 1 ends with the next one."""
 
@@ -388,24 +168,3 @@ def _until(interrupted: threading.Event, on_phase1: Callable[[str], None]) -> Ca
 
 def _long_ago(moment: float) -> bool:
     return time.monotonic() - moment > _SAVE_SECONDS
-
-
-def _check_learners(group: Any) -> None:
-    """RLlib does not look whether a learner in a process of its own could write its part."""
-    if group.is_remote and group._worker_manager.num_healthy_actors() < len(group):
-        raise LostProcessError(
-            "a learner died while it wrote its part of a checkpoint: its node went away, or cannot "
-            "write there (is the disk full?). The checkpoints before it are whole"
-        )
-
-
-def _check_budget(experiment: Experiment, algorithm: Any) -> None:
-    """Phase 1 must leave something of the budget."""
-    if experiment.method == NONE:
-        return
-    steps, budget = algorithm.pending_warmup_steps(), experiment.stop.env_steps
-    if steps >= budget:
-        raise ConfigError(
-            f"Phase 1 takes {steps:,} steps (intrinsic.warmup_steps), which leaves nothing of "
-            f"stop.env_steps={budget:,}: lower the one, or raise the other"
-        )

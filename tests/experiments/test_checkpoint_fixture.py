@@ -17,7 +17,8 @@ from rllib_rise.experiments.checkpoints import verify
 from rllib_rise.experiments.evaluate import evaluate
 from rllib_rise.experiments.run_directory import RunDirectory, write_text
 from rllib_rise.experiments.schema import parse_experiment
-from rllib_rise.experiments.train import Training, train
+from rllib_rise.experiments.train import train
+from rllib_rise.experiments.training import Training
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 sys.path.insert(0, str(FIXTURES))

@@ -21,7 +21,8 @@ from rllib_rise.experiments.checkpoints import MANIFEST, verify, warn_of_strange
 from rllib_rise.experiments.evaluate import find_checkpoint
 from rllib_rise.experiments.run_directory import RunDirectory
 from rllib_rise.experiments.schema import parse_experiment
-from rllib_rise.experiments.train import Training, train
+from rllib_rise.experiments.train import train
+from rllib_rise.experiments.training import Training
 
 SMALL = {
     "env": {"id": "rise/Maze-v0", "size": 6, "max_steps": 20},

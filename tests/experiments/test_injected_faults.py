@@ -9,6 +9,8 @@ import pytest
 import yaml
 from command_line import rise
 
+from rllib_rise.experiments.restarts import LOST
+
 pytestmark = pytest.mark.slow
 
 RUN = Path("runs") / "walk-rise-seed0"
@@ -24,10 +26,26 @@ WALK = {
     },
     "intrinsic": {"method": "rise", "k": 3},
 }
+# Env runners in processes of their own, and little patience with them.
+REMOTE = (
+    "rllib.num_env_runners=2",
+    "rllib.num_cpus_per_env_runner=0.5",
+    "rllib.sample_timeout_s=2",
+    "rllib.delay_between_env_runner_restarts_s=1",
+    "rllib.env_runner_health_probe_timeout_s=5",
+)
 ENDS = {
     "an environment that raises": (
         ("env.fault=raises",),
         "the run failed with ValueError: the simulator has lost its licence",
+    ),
+    "environments that hang on all env runners": (
+        ("env.fault=hangs", *REMOTE),
+        "no env runner has taken a step for",
+    ),
+    "environments that raise in every step on all env runners": (
+        ("env.fault=raises at once", *REMOTE),
+        "no env runner has taken a step for",
     ),
     "an encoder's fit that fails": (
         ("intrinsic.method=faults_for_tests:FailingFit", "k=auto", "warmup_steps=256"),
@@ -64,7 +82,7 @@ def test_a_fault_ends_in_a_sentence_and_the_run_goes_on_when_it_is_mended(
     command += [f"--set={change}" for change in changes]
     ended = rise(fault.parent, *command)
     told = ended.stdout + ended.stderr
-    assert ended.returncode == 2, told
+    assert ended.returncode == (LOST if REMOTE[0] in changes else 2), told
     assert words in told, told
     has_traceback = (fault.parent / RUN / "error.txt").exists()
     assert has_traceback == ("error.txt" in told)
@@ -74,3 +92,19 @@ def test_a_fault_ends_in_a_sentence_and_the_run_goes_on_when_it_is_mended(
     assert (fault.parent / RUN / "result.json").exists()
     assert not (fault.parent / RUN / "error.txt").exists()
     record_property("fault", {"fault": name, "outcome": f"ends: {words} ..."})
+
+
+def test_env_runners_whose_environments_raise_now_and_then_are_made_again(
+    fault: Path, record_property
+):
+    command = ["train", "walk.yaml", "--out", str(RUN), "--set=env.fault=raises"]
+    done = rise(fault.parent, *command, *(f"--set={change}" for change in REMOTE))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (fault.parent / RUN / "result.json").exists()
+    record_property(
+        "fault",
+        {
+            "fault": "environments that raise now and then on env runners",
+            "outcome": "goes on: RLlib makes those env runners again",
+        },
+    )

@@ -16,7 +16,7 @@ from rllib_rise.experiments.schema import Experiment, parse_experiment
 from rllib_rise.experiments.session import silence_rllib
 from rllib_rise.experiments.shared_storage import check_here
 from rllib_rise.experiments.sweep.schema import Search, Sweep
-from rllib_rise.experiments.train import Training
+from rllib_rise.experiments.training import Training
 from rllib_rise.rllib.phase1.cache import CACHE_FOLDER
 
 RUNS, SWEEP, TRIAL = "runs", "sweep.json", "trial.json"
