@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from rllib_rise.experiments.reproduce import contours, maze, theory
+from rllib_rise.experiments.reproduce import contours, deep, maze, theory
 from rllib_rise.experiments.reproduce.record import write_figure
 from rllib_rise.experiments.tables import read_rows
 
@@ -105,6 +105,20 @@ def pairs() -> str:
     return _table(rows)
 
 
+def deep_table(name: str) -> str:
+    """Returns beside the paper's, under a line that says how far they were trained."""
+    runs = read_rows(RESULTS / name / "runs.csv")
+    rows = deep.paper_table(deep.SUITES[name], runs)
+    for row in rows:
+        row["task"] = row["task"].replace("_", " ")
+    return f"{deep.title(deep.SUITES[name], runs).capitalize()}:\n\n" + _table(rows)
+
+
+def throughput() -> str:
+    """Steps per second of the paper's methods."""
+    return _table(read_rows(RESULTS / "throughput" / "throughput.csv"))
+
+
 def _limit(value: float) -> str:
     return "given up" if value == math.inf else f"{value:,.0f}"
 
@@ -114,11 +128,14 @@ def _share(value: Any) -> str:
 
 
 _MAKERS: dict[str, Callable[[], str]] = {
-    maker.__name__: maker for maker in (order, size, iterations, cover_times, smoothing, pairs)
+    maker.__name__: maker
+    for maker in (order, size, iterations, cover_times, smoothing, pairs, throughput)
 }
 for _layout in maze.LAYOUTS:
     for _size in (5, 10, 20):
         _MAKERS[f"{_layout}_{_size}"] = lambda a=_layout, b=_size: mazes(a, b)  # type: ignore[misc]
+for _name in deep.SUITES:
+    _MAKERS[_name] = lambda name=_name: deep_table(name)  # type: ignore[misc]
 
 
 def figures() -> dict[Path, str]:
@@ -132,6 +149,12 @@ def figures() -> dict[Path, str]:
         ),
         RESULTS / "theory" / "theory.svg": theory.draw(bounds, covers),
         RESULTS / "maze" / "maze.svg": maze.draw(read_rows(RESULTS / "maze" / "summary.csv")),
+        **{
+            RESULTS / name / "curves.svg": deep.draw_curves(
+                read_rows(RESULTS / name / "curves.csv")
+            )
+            for name in deep.SUITES
+        },
     }
 
 

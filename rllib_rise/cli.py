@@ -18,7 +18,8 @@ from rllib_rise.errors import ConfigError, LostProcessError, RiseError
 from rllib_rise.experiments.restarts import LOST, die_with_parent, is_child, run_with_restarts
 
 app = typer.Typer(
-    help="State-entropy exploration for Ray RLlib.",
+    help="State-entropy exploration for Ray RLlib. Begin with `rise train configs/maze.yaml` and "
+    "open the page that it names; `rise COMMAND --help` tells of each.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,

@@ -35,11 +35,12 @@ def throughput(
         for method, name in METHODS.items()
     ]
     write_rows(out / "throughput.csv", rows)
-    write_figure(out / "throughput.svg", _draw(rows))
+    write_figure(out / "throughput.svg", draw(rows))
     return [("SpaceInvaders, medians over iterations in turn", rows)]
 
 
-def _draw(rows: list[dict[str, Any]]) -> str:
+def draw(rows: list[dict[str, Any]]) -> str:
+    """A bar per method."""
     colors = list(method_colors(METHODS).values())
     with house_style():
         figure = Figure(figsize=(HALF, 2.2), layout="constrained")

@@ -178,14 +178,12 @@ def _atari(experiment: Experiment) -> Any:
 
 
 def _vector(experiment: Experiment) -> Any:
-    import gymnasium as gym
     from stable_baselines3.common.env_util import make_vec_env
 
     from rllib_rise.envs import bullet
 
-    bullet.load()
     count = experiment.rllib["num_envs_per_env_runner"]
-    return make_vec_env(lambda: gym.make(experiment.env.id), n_envs=count, seed=0)
+    return make_vec_env(lambda: bullet.make(experiment.env.id), n_envs=count, seed=0)
 
 
 def _paper_convolutions() -> type:

@@ -13,6 +13,7 @@ from typing import Any
 import matplotlib.image
 import numpy as np
 import pytest
+from browser import needs_browser, shown
 from test_report import Page, floats, make_comparison, make_run, read_csv
 
 from rllib_rise.experiments.phase1_files import read_phase1, write_phase1
@@ -465,6 +466,16 @@ class TestSeconds:
     def test_steps_of_other_names_are_shown(self, tmp_path):
         run = run_with(tmp_path / "run", report(seconds={"wait_for_lock": 3.0}), {})
         assert "wait for lock" in Page(write_report([run])).text
+
+
+@needs_browser
+def test_browser_shows_every_figure_without_complaint(tmp_path):
+    run = make_run(tmp_path / "run")
+    write_phase1(run, report(), arrays())
+    page = write_report([run])
+    found, drawn = shown(page), Page(page).figures
+    assert len(found["figures"]) == len(drawn) > len(FIGURES)
+    assert min(found["figures"]) > 200
 
 
 def test_several_modules_have_figures_of_their_own(tmp_path):

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
+from browser import needs_browser, shown
 
 from rllib_rise.errors import RunDirectoryError
 from rllib_rise.experiments.report import write_report
@@ -112,6 +113,13 @@ def test_the_page_shows_each_parameter_their_pair_and_the_extremes(out: Path):
     assert {(row["alpha"], row["lambda_0"]) for row in pairs} == {
         ("0.1", "0.01"), ("0.5", "0.01"), ("0.5", "0.1"),
     }  # fmt: skip
+
+
+@needs_browser
+def test_browser_shows_every_figure_without_complaint(out: Path):
+    found = shown(write_report([out]))
+    assert len(found["figures"]) == 5
+    assert min(found["figures"]) > 300
 
 
 def test_a_folder_that_is_no_sweep_or_has_no_trials_says_so(tmp_path: Path, out: Path):
