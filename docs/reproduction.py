@@ -154,6 +154,7 @@ def figures() -> dict[Path, str]:
                 read_rows(RESULTS / name / "curves.csv")
             )
             for name in deep.SUITES
+            if (RESULTS / name).exists()
         },
     }
 
