@@ -18,7 +18,7 @@ from pydantic import BaseModel
 
 from rllib_rise.bonuses import RISE, Bonus, BonusSettings, Need, parse_settings, resolve_bonus
 from rllib_rise.experiments.rows import COLUMNS
-from rllib_rise.experiments.schema import Experiment, StopSpec
+from rllib_rise.experiments.schema import EnvSpec, Experiment, StopSpec
 from rllib_rise.experiments.sweep.schema import Search
 from rllib_rise.rllib.registration import ALGORITHMS
 from rllib_rise.rllib.runtime import LOGGED
@@ -27,6 +27,7 @@ PAGES = sorted(Path(__file__).parent.glob("*.md"))
 METHODS = ("re3", "max-renyi", "count", "rnd", "icm", "ride", "ngu", "sum")
 _MARKERS = re.compile(r"(<!-- settings: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 _PLAIN = {list: "list", dict: "mapping"}
+_KINDS = {EnvSpec: "id, or mapping", StopSpec: "mapping"}
 # Some values for settings without a default.
 _EXAMPLES = {"sum": {"parts": [{"method": "re3"}, {"method": "rnd"}]}}
 
@@ -42,7 +43,8 @@ def table(settings: type[BaseModel], common: type[BaseModel] | None = None) -> s
         if get_origin(field.annotation) in _PLAIN:
             choices = [_PLAIN[get_origin(field.annotation)]]
         values = ", ".join(map(_choice, choices)) if choices else _bounds(field)
-        default = "" if field.is_required() else f"`{field.default}`"
+        default = field.get_default(call_default_factory=True)
+        default = "" if field.is_required() else f"`{default}`"
         lines.append(f"| `{name}` | {default} | {values} | {field.description} |")
     return "\n".join(lines) + "\n"
 
@@ -117,15 +119,19 @@ def _choice(choice) -> str:
 
 
 def _bounds(field) -> str:
-    kind = field.annotation.__name__
+    kind = _KINDS.get(field.annotation, field.annotation.__name__)
     signs = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<"}
     limits = [
-        f"{sign} {getattr(part, key):g}"
+        f"{sign} {_limit(getattr(part, key))}"
         for part in field.metadata
         for key, sign in signs.items()
         if getattr(part, key, None) is not None
     ]
     return " ".join([kind, ", ".join(limits)]).strip()
+
+
+def _limit(value: float) -> str:
+    return "2^31" if value == 2**31 else f"{value:g}"
 
 
 if __name__ == "__main__":

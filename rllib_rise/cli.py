@@ -19,7 +19,7 @@ from rllib_rise.experiments.restarts import LOST, die_with_parent, is_child, run
 
 app = typer.Typer(
     help="State-entropy exploration for Ray RLlib. Begin with `rise train configs/maze.yaml` and "
-    "open the page that it names; `rise COMMAND --help` tells of each.",
+    "open the page that it names; `rise COMMAND --help` describes each command.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -53,7 +53,7 @@ CheckpointEvery = Annotated[int, typer.Option(min=1, help="Iterations between ch
 Restarts = Annotated[
     int,
     typer.Option(
-        min=0, help="Begin again from the last checkpoint, so often, when a process dies."
+        min=0, help="How many times to begin again from the last checkpoint when a process dies."
     ),
 ]
 
@@ -135,7 +135,7 @@ def play(
     seed: Annotated[int | None, typer.Option(min=0, help="By default the run's.")] = None,
     explore: Annotated[bool, typer.Option("--explore", help="Sample actions.")] = False,
     max_steps: Annotated[
-        int, typer.Option(min=1, help="Cut the episode after so many steps.")
+        int, typer.Option(min=1, help="Cut the episode after this many steps.")
     ] = 1000,
 ) -> None:
     """Film one episode of a trained policy, with its bonus at every step.
@@ -170,7 +170,7 @@ def play(
 def compare(
     config: Config,
     methods: Annotated[
-        str, typer.Option(help="Names with commas between; all: those that the file names.")
+        str, typer.Option(help="Comma-separated names; `all` for those that the file names.")
     ] = "none,rise",
     seeds: Annotated[int, typer.Option(help="Runs per method.")] = 5,
     set_: Overrides = [],  # noqa: B006
@@ -181,7 +181,7 @@ def compare(
         typer.Option(min=1, help="Runs at a time; by default as many as there are cores."),
     ] = None,
 ) -> None:
-    """Run several methods over several seeds with the same budget, and tell them apart."""
+    """Run several methods over several seeds with the same budget, and compare them."""
     from rllib_rise.experiments import display, report, resources, schema, session
     from rllib_rise.experiments.compare import compare as run_comparison
 
@@ -275,7 +275,8 @@ def submit(
         ),
     ] = "http://127.0.0.1:8265",
     name: Annotated[
-        str | None, typer.Option(help="Of the run's folder; by default from file, method, seed.")
+        str | None,
+        typer.Option(help="Of the run's folder; by default made from file, method and seed."),
     ] = None,
     set_: Overrides = [],  # noqa: B006
     seed: Seed = None,
@@ -337,7 +338,7 @@ def report_(
 @app.command()
 def bench(
     only: Annotated[
-        str, typer.Option(help="Parts with commas between: bonus, growth, training, ...")
+        str, typer.Option(help="Comma-separated parts: bonus, growth, training, ...")
     ] = "all",
     full: Annotated[
         bool, typer.Option("--full", help="More turns and larger sizes, for committed results.")

@@ -10,7 +10,6 @@ from rllib_rise import RISEPPOConfig
 from rllib_rise.rllib.registration import ALGORITHMS
 
 NAMES = tuple(name.removeprefix("RISE-") for name in ALGORITHMS)
-ON_POLICY = ("PPO", "APPO", "IMPALA")
 ASYNCHRONOUS = ("APPO", "IMPALA")
 OFF_POLICY = ("DQN", "SAC")
 

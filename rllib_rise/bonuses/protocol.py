@@ -70,7 +70,7 @@ class Transitions:
 
 @dataclass(frozen=True)
 class Fit:
-    """What Phase 1 brings forth: all that `Bonus.adopt` needs.
+    """The result of Phase 1: everything that `Bonus.adopt` needs.
 
     Attributes:
         tensors: On the CPU; kept in the cache of fits.

@@ -22,12 +22,10 @@ from rllib_rise.entropy import (
     renyi_entropy_from_distances,
     resolve_backend,
 )
+from rllib_rise.entropy.rewards import FLOOR_FRACTION
 from rllib_rise.errors import ConfigError, RiseError
 
 logger = logging.getLogger(__name__)
-
-# Distances below this fraction of their running mean are raised to it where a logarithm is taken.
-FLOOR_FRACTION = 1e-3
 
 
 class StateEntropySettings(BonusSettings):

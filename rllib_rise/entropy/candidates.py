@@ -1,7 +1,7 @@
 """Candidates: which points may be the nearest ones, found fast and only approximately.
 
 A search proposes, per query, points with the smallest *approximate* squared distances, and gives a
-bound that the values of all others are not below. `certified_search` recomputes the distances of
+lower bound on the values of all other points. `certified_search` recomputes the distances of
 the candidates exactly and decides from that bound whether a closer point can have been missed.
 
 Here are the searches that run on any device; `cpu_search`, `faiss_search` and `faiss_gpu` have the
@@ -42,7 +42,7 @@ class Candidates:
     Attributes:
         index: Other points of the query's set [q, c], by their number among the points of all sets;
             -1 stands for none.
-        bound: What the approximate squared distances of all others are not below [q].
+        bound: Lower bound on the approximate squared distances of all other points [q].
         error: Of these.
     """
 

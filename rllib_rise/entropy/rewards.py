@@ -8,7 +8,8 @@ from rllib_rise.errors import ConfigError, NonFiniteError
 
 REWARD_FORMS = ("paper", "box-cox", "intrinsic-dim")
 
-_FLOOR_FRACTION = 1e-3
+FLOOR_FRACTION = 1e-3
+"""Distances below this part of their mean are raised to it where a logarithm is taken."""
 
 _MAX_EXPONENT = 22.0
 """A quarter of log(float32 max): not only a reward but the variance of a batch stays finite."""
@@ -155,10 +156,10 @@ def _box_cox(rho: Tensor, alpha: float, floor: float) -> Tensor:
 def _default_floor(rho: Tensor) -> float:
     largest = float(rho.amax()) if rho.numel() else 0.0
     if largest == 0:
-        return _FLOOR_FRACTION
+        return FLOOR_FRACTION
     # Relative to the largest, because a sum of huge distances can overflow.
     relative = rho / largest
-    return _FLOOR_FRACTION * largest * float(relative.sum() / (rho > 0).sum())
+    return FLOOR_FRACTION * largest * float(relative.sum() / (rho > 0).sum())
 
 
 def _checked_distances(distances: Tensor) -> Tensor:

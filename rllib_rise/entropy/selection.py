@@ -39,7 +39,7 @@ def smallest_entries(values: Tensor, width: int, *, exact: bool) -> tuple[Tensor
             column, which is twice as fast: entries that differ by less are as good as equal.
 
     Returns:
-        What the entries are not below, ascending, and their columns, both [q, width]. No other
+        Lower bounds on the entries, ascending, and their columns, both [q, width]. No other
         entry is below the last of them, unless that is negative.
     """
     num_columns = values.shape[1]

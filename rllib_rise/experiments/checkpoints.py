@@ -146,7 +146,7 @@ def disk_is_full(error: OSError) -> bool:
 
 def remedy(error: OSError) -> str:
     """What to do about a failed write."""
-    return "make room" if disk_is_full(error) else "mend that"
+    return "make room" if disk_is_full(error) else "fix that"
 
 
 def _settle(file: Path) -> dict[str, Any]:

@@ -24,7 +24,13 @@ import ray
 from rllib_rise.bonuses.registry import NONE
 from rllib_rise.errors import ConfigError, RiseError, RunDirectoryError
 from rllib_rise.experiments.resources import needed_cpus
-from rllib_rise.experiments.run_directory import RunDirectory, versions, write_json
+from rllib_rise.experiments.run_directory import (
+    RunDirectory,
+    already_there,
+    holds_something,
+    versions,
+    write_json,
+)
 from rllib_rise.experiments.schema import Experiment, parse_experiment
 from rllib_rise.experiments.statistics import (
     Interval,
@@ -103,7 +109,9 @@ def compare(
     failures = _run_all(experiments, todo, out / CACHE_FOLDER, limit, on_progress)
     if failures:
         lines = "; ".join(f"{e.method} seed {e.seed}: {reason}" for e, reason in failures)
-        raise RiseError(f"{len(failures)} of {len(todo)} runs failed ({lines}); mend and --resume")
+        raise RiseError(
+            f"{len(failures)} of {len(todo)} runs failed ({lines}); fix that and --resume"
+        )
     return summarise(out)
 
 
@@ -113,7 +121,7 @@ def summarise(out: Path) -> dict[str, Any]:
     runs: dict[str, list[dict[str, Any]]] = {}
     for method in asked["methods"]:
         finished = [
-            {"method": method, "seed": int(path.name.removeprefix("seed_")), **run.read_result()}
+            {"method": method, "seed": _seed(path), **run.read_result()}
             for path in sorted((out / folder_name(method)).glob("seed_*"), key=_seed)
             if (run := RunDirectory(path)).finished
         ]
@@ -184,11 +192,9 @@ def _open(
     experiment: Experiment, out: Path, methods: Sequence[str], seeds: list[int], *, resume: bool
 ) -> None:
     asked = {"methods": list(methods), "seeds": seeds, "experiment": experiment.resolved()}
-    if out.exists() and any(out.iterdir()):
+    if holds_something(out):
         if not resume:
-            raise RunDirectoryError(
-                f"{out} exists: go on with --resume, or choose another place with --out"
-            )
+            raise already_there(out)
         before = read_comparison(out)
         if before["experiment"] != asked["experiment"]:
             raise RunDirectoryError(

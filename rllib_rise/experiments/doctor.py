@@ -36,7 +36,7 @@ class Check:
 
     Attributes:
         name: What was looked at.
-        state: `missing` is optional and absent; `bad` has to be mended.
+        state: `missing` is optional and absent; `bad` has to be fixed.
         detail: One line: what was found, or what to do.
     """
 

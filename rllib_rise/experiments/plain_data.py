@@ -23,7 +23,7 @@ class _Loader(yaml.SafeLoader):
             key = self.construct_object(key_node, deep=True)
             if isinstance(key, str) and key in found:
                 raise yaml.constructor.ConstructorError(
-                    problem=f"{key!r} stands there twice", problem_mark=key_node.start_mark
+                    problem=f"{key!r} appears twice", problem_mark=key_node.start_mark
                 )
             if isinstance(key, str):
                 found.add(key)
@@ -61,7 +61,9 @@ def check_plain(data: Any, source: str, place: tuple[str, ...] = ()) -> None:
     """
     name = ".".join(place) or "the whole"
     if len(place) > _DEEPEST:
-        raise ConfigError(f"{source}: {name:.80}... holds itself, or more than {_DEEPEST} levels")
+        raise ConfigError(
+            f"{source}: {name:.80}... contains itself, or more than {_DEEPEST} levels"
+        )
     if isinstance(data, dict):
         for key, value in data.items():
             if not isinstance(key, str):

@@ -23,19 +23,19 @@ Row = dict[str, float]
 
 COLUMNS = {
     "iteration": "counted from 1",
-    "env_steps": "environment steps so far, those of Phase 1 among them",
-    "seconds": "so far, Phase 1 among them",
-    "steps_per_second": "of this iteration",
+    "env_steps": "environment steps so far, those of Phase 1 included",
+    "seconds": "wall-clock time so far, Phase 1 included",
+    "steps_per_second": "environment steps per second in this iteration",
     "episode_return_mean": "mean return, of the environment's rewards alone, over the last "
     "iterations in which a hundred episodes ended",
-    "episode_len_mean": "RLlib's",
-    "episodes": "that ended in this iteration",
-    "return_sum": "of these episodes",
+    "episode_len_mean": "mean episode length, as RLlib reports it",
+    "episodes": "episodes that ended in this iteration",
+    "return_sum": "sum of their returns",
     "policy_loss, ...": "RLlib's figures of the update, by the algorithm: `vf_loss`, `entropy`, "
     "`mean_kl_loss`, `pi_loss`, `qf_loss`, `qf_mean`, and SAC's temperature `alpha_value`",
-    "env_runners": "how many are alive, where they are processes of their own",
+    "env_runners": "how many env runners are alive, where they are processes of their own",
     "coverage": "share of the reachable states that were visited, where these are counted",
-    "goals_reached": "so far, likewise",
+    "goals_reached": "goals reached so far, where these are counted",
     "NAME, NAME_count": "what an environment tells of its episodes, and of how many that is",
 }
 """What a row of metrics.csv holds besides the figures of the bonus."""

@@ -66,9 +66,7 @@ class RunDirectory:
     def refuse_existing(self) -> None:
         """Raise where there is anything already but what a start that was cut off has left."""
         if holds_something(self.path):
-            raise RunDirectoryError(
-                f"{self.path} exists: go on with --resume, or choose another place with --out"
-            )
+            raise already_there(self.path)
 
     def open(self, experiment: dict[str, Any]) -> None:
         """Start a run here, or go on with the one that is here."""
@@ -222,6 +220,13 @@ def holds_something(folder: Path) -> bool:
     """Whether there is more in a folder than files that were being written."""
     found = folder.iterdir() if folder.exists() else ()
     return any(path.suffix != _PARTIAL for path in found)
+
+
+def already_there(folder: Path) -> RunDirectoryError:
+    """What to say of a folder that something would be begun in a second time."""
+    return RunDirectoryError(
+        f"{folder} exists: go on with --resume, or choose another place with --out"
+    )
 
 
 def write_json(path: Path, data: Any) -> None:

@@ -84,7 +84,7 @@ class Experiment(BaseModel):
         description="An environment's id (`package.module:id`, where a module of yours registers "
         "it), or a mapping: `id` and arguments of its constructor."
     )
-    seed: int = Field(0, ge=0, lt=2**31, description="Of everything that draws.")
+    seed: int = Field(0, ge=0, lt=2**31, description="Seed of every random number generator.")
     stop: StopSpec = Field(description="When a run is over.")
     rllib: dict[str, Any] = Field(
         default_factory=dict,

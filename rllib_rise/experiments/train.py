@@ -115,7 +115,7 @@ def train(
 
 
 def _failed(run: RunDirectory, error: Exception) -> Exception:
-    """What to tell of an error that is not ours; its traceback is kept for whoever can mend it.
+    """What to tell of an error that is not ours; its traceback is kept for whoever can fix it.
 
     Where there is no run yet, because something could not be built, the error stays as it is.
     """
@@ -128,7 +128,7 @@ def _failed(run: RunDirectory, error: Exception) -> Exception:
         cause = before  # RLlib raises errors of its own where environments fail
     told = ": ".join([type(cause).__name__, *str(cause).strip().splitlines()[-1:]])
     return RunFailedError(
-        f"the run failed with {told}. Where, is in {run.error}; when it is mended, --resume goes on"
+        f"the run failed with {told}. The traceback is in {run.error}; once fixed, --resume goes on"
     )
 
 

@@ -1,4 +1,4 @@
-"""Figures that environments tell about an episode, as metrics of the env runners."""
+"""Figures that environments report per episode, as metrics of the env runners."""
 
 from __future__ import annotations
 

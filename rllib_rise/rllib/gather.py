@@ -16,8 +16,8 @@ def gather_rows(
 ) -> tuple[Tensor, slice]:
     """`[n, ...]` of this learner to `[N, ...]` of all, in their order, and where its own are.
 
-    A collective: every learner must call it, as often as the others, with any number of rows; with
-    None if it has none and does not know what they would be like. At least one must know.
+    A collective: every learner must call it, as often as the others, with any number of rows.
+    None is for a learner that has no rows and cannot know their shape; at least one must know.
     """
     told: list[tuple[int, torch.dtype, tuple[int, ...]] | None] = [None] * dist.get_world_size()
     mine = None if values is None else (len(values), values.dtype, tuple(values.shape[1:]))

@@ -123,7 +123,7 @@ class IntrinsicRuntime(Checkpointable):
         }
 
     def adopt(self, fits: Mapping[str, Fit], *, env_steps: int) -> dict[str, FitReport]:
-        """Give the bonuses what Phase 1 brought forth for them."""
+        """Hand each bonus the fit that Phase 1 made for it."""
         reports = {module_id: self.bonuses[module_id].adopt(fit) for module_id, fit in fits.items()}
         self.warmup_env_steps += env_steps
         return reports
@@ -229,7 +229,7 @@ class IntrinsicRuntime(Checkpointable):
                 error = NonFiniteError(
                     f"{bad} rewards of module {module_id!r} are NaN or infinite at update "
                     f"{self.clock.updates}, with a bonus of up to {float(given.abs().max()):.3g} "
-                    f"times lambda_t={weight:.3g}: lower intrinsic.lambda_0, or mend the "
+                    f"times lambda_t={weight:.3g}: lower intrinsic.lambda_0, or fix the "
                     "environment's rewards"
                 )
             batch[Columns.REWARDS] = total

@@ -35,7 +35,7 @@ class Chunk(NamedTuple):
 
 
 def chunk_of(episode: SingleAgentEpisode) -> Chunk:
-    """What identifies a chunk of an episode that RLlib has not made a batch of yet."""
+    """The identity of an episode's chunk, read before RLlib batches it."""
     digest = hashlib.blake2b(str(episode.id_).encode(), digest_size=8).digest()
     number = int.from_bytes(digest, "big", signed=True)
     return Chunk(number, int(episode.t_started), bool(episode.is_done))
@@ -211,7 +211,7 @@ def check_finite(module_id: str, obs: Any) -> None:
     if bad:
         raise NonFiniteError(
             f"{bad} of {obs.numel()} observation values of module {module_id!r} are NaN or "
-            "infinite; mend the environment or the connector that makes them"
+            "infinite; fix the environment or the connector that makes them"
         )
 
 

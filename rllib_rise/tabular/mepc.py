@@ -64,7 +64,7 @@ class SmoothedEntropy:
         return 10 * self.smoothness / epsilon * max(0.0, math.log(10 * self.bound / epsilon))
 
     def smoothing_gap(self, num_states: int) -> float:
-        """What J is not above what it smooths by, whatever d: S sigma^alpha / (1 - alpha)."""
+        """Most that J can exceed what it smooths, for any d: S sigma^alpha / (1 - alpha)."""
         return num_states * self.sigma**self.alpha / (1 - self.alpha)
 
 

@@ -31,6 +31,7 @@ from rllib_rise.experiments.report.runs import (
 )
 from rllib_rise.experiments.report.sweep_page import sweep_page
 from rllib_rise.experiments.report.visits import first_goal_panel, visit_panel
+from rllib_rise.experiments.run_directory import write_text
 
 _HOW_TO_READ = """Coverage is the share of the reachable cells that a run
 visited at least once; return is that of the episodes in the last tenth of a run. IQM is the mean
@@ -79,9 +80,7 @@ def write_report(paths: Sequence[Path], out: Path | None = None) -> Path:
     else:
         title, body, panels = _runs_page(paths, page)
     write_data(panels, page)
-    partial = page.with_name(page.name + ".partial")
-    partial.write_text(document(title, "\n".join(body)), "utf-8")
-    partial.replace(page)
+    write_text(page, document(title, "\n".join(body)))
     return page
 
 

@@ -19,9 +19,8 @@ import yaml
 from rllib_rise.errors import RunDirectoryError
 from rllib_rise.experiments.compare import FIGURES, within
 from rllib_rise.experiments.run_directory import RunDirectory, write_text
-from rllib_rise.experiments.schema import parse_experiment
 from rllib_rise.experiments.statistics import Interval, bootstrap_interval
-from rllib_rise.experiments.sweep.schema import METRICS, Search, Sweep
+from rllib_rise.experiments.sweep.schema import METRICS, Sweep
 from rllib_rise.experiments.sweep.space import label, short
 from rllib_rise.experiments.sweep.trial import RUNS, TRIAL
 from rllib_rise.experiments.tables import write_rows
@@ -76,8 +75,7 @@ def read_sweep(out: Path) -> Sweep:
     path = out / "sweep.json"
     if not path.exists():
         raise RunDirectoryError(f"{out} is not a sweep: it has no sweep.json")
-    data = json.loads(path.read_text())
-    return Sweep(parse_experiment(data["experiment"]), Search.model_validate(data["search"]))
+    return Sweep.from_data(json.loads(path.read_text()))
 
 
 def read_trials(out: Path) -> list[Trial]:

@@ -25,7 +25,12 @@ from ray.tune.search.basic_variant import BasicVariantGenerator
 from rllib_rise.errors import MissingExtraError, RiseError, RunDirectoryError
 from rllib_rise.experiments.compare import Entry, Progress
 from rllib_rise.experiments.resources import requested
-from rllib_rise.experiments.run_directory import RunDirectory, holds_something, write_json
+from rllib_rise.experiments.run_directory import (
+    RunDirectory,
+    already_there,
+    holds_something,
+    write_json,
+)
 from rllib_rise.experiments.sweep.schema import METRICS, Sweep
 from rllib_rise.experiments.sweep.space import label
 from rllib_rise.experiments.sweep.trial import (
@@ -120,7 +125,7 @@ def run_sweep(
     if failed:
         raise RiseError(
             f"{len(failed)} of {len(results)} trials failed ({'; '.join(failed)}); "
-            "mend and --resume"
+            "fix that and --resume"
         )
 
 
@@ -171,9 +176,7 @@ def _open(sweep: Sweep, out: Path, resume: bool, max_concurrent: int | None) -> 
     asked, path = sweep.as_data(), out / SWEEP
     if holds_something(out):
         if not resume:
-            raise RunDirectoryError(
-                f"{out} exists: go on with --resume, or choose another place with --out"
-            )
+            raise already_there(out)
         begun = json.loads(path.read_text()) if path.exists() else {}
         # Tune keeps it with its trials, and takes no other when it goes on.
         limit = begun.pop("max_concurrent", None)

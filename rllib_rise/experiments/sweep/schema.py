@@ -100,6 +100,11 @@ class Sweep:
             "search": self.search.model_dump(mode="json"),
         }
 
+    @classmethod
+    def from_data(cls, data: Mapping[str, Any]) -> Sweep:
+        """What `as_data` gave."""
+        return cls(parse_experiment(data["experiment"]), Search.model_validate(data["search"]))
+
     def with_values(self, values: Mapping[str, Any], seed: int) -> Experiment:
         """The experiment of one trial; values by their paths."""
         data = copy.deepcopy(self.experiment.resolved())

@@ -12,10 +12,10 @@ from ray.tune.result import SHOULD_CHECKPOINT
 from rllib_rise.experiments.notices import DrainNotices
 from rllib_rise.experiments.resources import needed_cpus
 from rllib_rise.experiments.run_directory import RunDirectory, write_json
-from rllib_rise.experiments.schema import Experiment, parse_experiment
+from rllib_rise.experiments.schema import Experiment
 from rllib_rise.experiments.session import silence_rllib
 from rllib_rise.experiments.shared_storage import check_here
-from rllib_rise.experiments.sweep.schema import Search, Sweep
+from rllib_rise.experiments.sweep.schema import Sweep
 from rllib_rise.experiments.training import Training
 from rllib_rise.rllib.phase1.cache import CACHE_FOLDER
 
@@ -112,7 +112,7 @@ def chosen_values(config: dict[str, Any]) -> dict[str, Any]:
 
 def trial_experiment(sweep: dict[str, Any], config: dict[str, Any]) -> Experiment:
     """The experiment of a trial, from plain data and what Tune has chosen."""
-    whole = Sweep(parse_experiment(sweep["experiment"]), Search.model_validate(sweep["search"]))
+    whole = Sweep.from_data(sweep)
     return whole.with_values(chosen_values(config), trial_seed(whole, config))
 
 
