@@ -47,7 +47,7 @@ _POLL_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
-class Entry:
+class PlannedRun:
     """One run of a comparison."""
 
     method: str
@@ -56,19 +56,19 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Progress:
+class RunProgress:
     """How far a comparison is."""
 
-    entry: Entry
+    entry: PlannedRun
     env_steps: int
     budget: int
     state: str
     coverage: float | None
 
 
-def entries(out: Path, methods: Sequence[str], seeds: Sequence[int]) -> list[Entry]:
+def entries(out: Path, methods: Sequence[str], seeds: Sequence[int]) -> list[PlannedRun]:
     """All runs, seeds outermost, so that an interrupted comparison is still a fair one."""
-    return [Entry(m, s, out / folder_name(m) / f"seed_{s}") for s in seeds for m in methods]
+    return [PlannedRun(m, s, out / folder_name(m) / f"seed_{s}") for s in seeds for m in methods]
 
 
 def folder_name(method: str) -> str:
@@ -84,7 +84,7 @@ def compare(
     seeds: int,
     resume: bool = False,
     max_concurrent: int | None = None,
-    on_progress: Callable[[list[Progress]], None] = lambda progress: None,
+    on_progress: Callable[[list[RunProgress]], None] = lambda progress: None,
 ) -> dict[str, Any]:
     """Run every method with every seed (as many at a time as there are cores) and summarise.
 
@@ -208,14 +208,14 @@ def _open(
 
 def _run_all(
     experiments: dict[str, Experiment],
-    todo: list[Entry],
+    todo: list[PlannedRun],
     cache: Path,
     limit: int,
-    on_progress: Callable[[list[Progress]], None],
-) -> list[tuple[Entry, str]]:
+    on_progress: Callable[[list[RunProgress]], None],
+) -> list[tuple[PlannedRun, str]]:
     waiting = list(todo)
-    running: dict[Any, Entry] = {}
-    failures: list[tuple[Entry, str]] = []
+    running: dict[Any, PlannedRun] = {}
+    failures: list[tuple[PlannedRun, str]] = []
     while waiting or running:
         while waiting and len(running) < limit:
             entry = waiting.pop(0)
@@ -245,14 +245,14 @@ def _run_one(data: dict[str, Any], directory: str, cache: str) -> None:
     train(experiment, run.path, resume=run.exists, cache=Path(cache))
 
 
-def _progress(entry: Entry, experiment: Experiment, active: set[Path]) -> Progress:
+def _progress(entry: PlannedRun, experiment: Experiment, active: set[Path]) -> RunProgress:
     run = RunDirectory(entry.directory)
     last = _last_row(run)
     state = "done" if run.finished else "running" if entry.directory in active else "waiting"
     if state == "running" and not last:
         state = run.last_of_phase1() or state
     coverage = last.get("coverage")
-    return Progress(
+    return RunProgress(
         entry,
         env_steps=int(float(last.get("env_steps") or 0)),
         budget=experiment.stop.env_steps,

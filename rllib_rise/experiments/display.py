@@ -15,7 +15,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from rllib_rise.experiments.compare import BEYOND_BUDGET, Progress
+from rllib_rise.experiments.compare import BEYOND_BUDGET, RunProgress
 
 _BAR = 40
 _LINE_SECONDS = 15
@@ -114,7 +114,7 @@ class CompareDisplay:
     def __exit__(self, *exc: object) -> None:
         self._live.stop()
 
-    def update(self, progress: list[Progress]) -> None:
+    def update(self, progress: list[RunProgress]) -> None:
         """Show how far each run is."""
         left = self._seconds_left(*self.steps(progress))
         if self._console.is_terminal:
@@ -123,11 +123,11 @@ class CompareDisplay:
             self._last_line = time.monotonic()
             self._console.print(self.line(progress, left), soft_wrap=True, highlight=False)
 
-    def steps(self, progress: Sequence[Progress]) -> tuple[int, int]:
+    def steps(self, progress: Sequence[RunProgress]) -> tuple[int, int]:
         """Those done, and all there will be."""
         return sum(min(p.env_steps, p.budget) for p in progress), sum(p.budget for p in progress)
 
-    def line(self, progress: Sequence[Progress], left: float | None) -> str:
+    def line(self, progress: Sequence[RunProgress], left: float | None) -> str:
         """How far it all is."""
         total, budget = self.steps(progress)
         done = sum(p.state == "done" for p in progress)
@@ -145,11 +145,11 @@ class CompareDisplay:
         rate = (total - self._first_total) / max(now - self._started, 1e-9)
         return max(0.0, (budget - total) / rate) if rate > 0 else None
 
-    def table(self, progress: Sequence[Progress], left: float | None) -> Table:
+    def table(self, progress: Sequence[RunProgress], left: float | None) -> Table:
         """A line per run."""
         return self.bars(progress, f"time left {duration(left) or '?'}", "method")
 
-    def bars(self, progress: Sequence[Progress], title: str, name_of_entries: str) -> Table:
+    def bars(self, progress: Sequence[RunProgress], title: str, name_of_entries: str) -> Table:
         """A line per run, with a bar."""
         table = Table(box=None, title=title, title_justify="left")
         for name in (name_of_entries, "seed", "", "steps", "coverage", ""):

@@ -30,7 +30,7 @@ from rllib_rise.rllib.episode_bonus import episode_bonus
 MAX_STEPS = 1000
 """Steps after which an episode is cut, if nothing else is said."""
 
-Progress = Callable[[str, float | None], None]
+OnProgress = Callable[[str, float | None], None]
 
 
 def _silent(line: str, share: float | None) -> None:
@@ -68,7 +68,7 @@ def play(
     seed: int | None = None,
     explore: bool = False,
     max_steps: int = MAX_STEPS,
-    on_progress: Progress = _silent,
+    on_progress: OnProgress = _silent,
 ) -> dict[str, Any]:
     """Film one episode with a checkpoint's policy; returns are extrinsic.
 
@@ -119,7 +119,7 @@ def film_episode(
     seed: int | None = None,
     explore: bool = False,
     max_steps: int = MAX_STEPS,
-    on_progress: Progress = _silent,
+    on_progress: OnProgress = _silent,
 ) -> Take:
     """One episode with a checkpoint's policy, its frames and its bonus; see `play`."""
     if max_steps < 1:

@@ -16,7 +16,7 @@ import yaml
 from command_line import finish, rise, start
 from safetensors.torch import load_file
 
-from rllib_rise.experiments.compare import Progress
+from rllib_rise.experiments.compare import RunProgress
 from rllib_rise.experiments.sweep.run import run_sweep
 from rllib_rise.experiments.sweep.schema import load_sweep
 
@@ -124,7 +124,7 @@ def test_trials_with_env_runners_are_packed_as_their_shares_say(tmp_path: Path):
     rllib = {**EXPERIMENT["rllib"], "num_env_runners": 1, **dict.fromkeys(shares, 0.5)}
     space = {"lambda_0": {"grid": [0.01, 0.02, 0.05, 0.1]}}
     written(tmp_path, {"space": space, "seeds": 1}, rllib=rllib, stop={"env_steps": 10_000})
-    seen: list[list[Progress]] = []
+    seen: list[list[RunProgress]] = []
     sweep = load_sweep(tmp_path / "sweep.yaml", ["k=3"])
     run_sweep(sweep, tmp_path / "out", on_progress=seen.append)
     assert [progress.state for progress in seen[-1]] == ["done"] * 4

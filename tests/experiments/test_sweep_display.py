@@ -7,12 +7,12 @@ from pathlib import Path
 
 from rich.console import Console
 
-from rllib_rise.experiments.compare import Entry, Progress
+from rllib_rise.experiments.compare import PlannedRun, RunProgress
 from rllib_rise.experiments.sweep.display import SweepDisplay
 
 
-def trial(state: str, steps: int, *, setting: str = "alpha 0.1") -> Progress:
-    return Progress(Entry(setting, 0, Path("x")), steps, 100, state, None)
+def trial(state: str, steps: int, *, setting: str = "alpha 0.1") -> RunProgress:
+    return RunProgress(PlannedRun(setting, 0, Path("x")), steps, 100, state, None)
 
 
 def shown(trials: int) -> SweepDisplay:

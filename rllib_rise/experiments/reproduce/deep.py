@@ -16,7 +16,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from rllib_rise.errors import ConfigError
-from rllib_rise.experiments.compare import Progress, compare, entries
+from rllib_rise.experiments.compare import RunProgress, compare, entries
 from rllib_rise.experiments.report.canvas import FULL, as_svg, house_style, method_colors
 from rllib_rise.experiments.reproduce.paper_tables import ATARI, BULLET, METHODS, Numbers
 from rllib_rise.experiments.reproduce.record import OnProgress, write_figure
@@ -156,7 +156,7 @@ def _run(
         changes.append(f"stop.env_steps={plan.env_steps}")
     experiment = load_experiment(path, changes)
 
-    def told(progress: list[Progress]) -> None:
+    def told(progress: list[RunProgress]) -> None:
         done = sum(min(one.env_steps, one.budget) for one in progress)
         budget = sum(one.budget for one in progress)
         on_progress(f"{task}: {done:,} of {budget:,} steps", done / budget)

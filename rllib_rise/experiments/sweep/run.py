@@ -23,7 +23,7 @@ from ray.tune.search import Repeater
 from ray.tune.search.basic_variant import BasicVariantGenerator
 
 from rllib_rise.errors import MissingExtraError, RiseError, RunDirectoryError
-from rllib_rise.experiments.compare import Entry, Progress
+from rllib_rise.experiments.compare import PlannedRun, RunProgress
 from rllib_rise.experiments.resources import requested
 from rllib_rise.experiments.run_directory import (
     RunDirectory,
@@ -67,7 +67,7 @@ def run_sweep(
     resume: bool = False,
     max_concurrent: int | None = None,
     checkpoint_every: int = _CHECKPOINT_EVERY,
-    on_progress: Callable[[list[Progress]], None] = lambda progress: None,
+    on_progress: Callable[[list[RunProgress]], None] = lambda progress: None,
 ) -> None:
     """Run every trial; Ray must run.
 
@@ -136,7 +136,7 @@ class _Watch(tune.Callback):
     belong there: that is this process' business, and so the class'.
     """
 
-    tell: ClassVar[Callable[[list[Progress]], None]]
+    tell: ClassVar[Callable[[list[RunProgress]], None]]
 
     def __init__(self, sweep: Sweep, out: Path) -> None:
         self._sweep, self._out = sweep, out
@@ -155,13 +155,13 @@ class _Watch(tune.Callback):
     def _tell(self, trials: Any) -> None:
         type(self).tell([self._progress(trial) for trial in trials])
 
-    def _progress(self, trial: Any) -> Progress:
+    def _progress(self, trial: Any) -> RunProgress:
         folder, result = self._out / RUNS / trial.trial_id, trial.last_result
         state = _STATES[trial.status]
         if state == "done" and not RunDirectory(folder).finished:
             state = "stopped"
-        return Progress(
-            Entry(
+        return RunProgress(
+            PlannedRun(
                 label(chosen_values(trial.config)), trial_seed(self._sweep, trial.config), folder
             ),
             env_steps=int(result.get("env_steps", 0)),
