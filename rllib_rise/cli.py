@@ -244,7 +244,7 @@ def tune(
     with session.ray_session(cpus=cpus, address=address, folder=directory):
         _warn(resources.lacking(largest, cluster=address is not None))
         with sweep_display.SweepDisplay(console, asked.search.num_trials(), budget) as shown:
-            run.run_sweep(
+            failure = run.run_sweep(
                 asked,
                 directory,
                 resume=resume,
@@ -252,6 +252,8 @@ def tune(
                 checkpoint_every=checkpoint_every,
                 on_progress=shown.update,
             )
+    if failure is not None and not results.has_trials(directory):
+        raise failure
     rows = results.setting_rows(results.write_results(directory), asked.search.metric)
     console.print(display.plain_table("settings, the best first", rows[:10]))
     best = directory / "best.yaml"
@@ -260,6 +262,8 @@ def tune(
     else:
         _warn([f"there is no best setting: no trial has a {asked.search.metric} at its end"])
     _point_to(report.write_report([directory]))
+    if failure is not None:
+        raise failure
 
 
 @app.command()

@@ -313,6 +313,15 @@ def check(experiment: Experiment) -> None:
         raise ConfigError(f"RLlib refuses the settings under rllib: {reason}") from error
 
 
+def check_warmup(steps: int, budget: int) -> None:
+    """Raise where Phase 1 leaves nothing of the budget."""
+    if steps >= budget:
+        raise ConfigError(
+            f"Phase 1 takes {steps:,} steps (intrinsic.warmup_steps), which leaves nothing of "
+            f"stop.env_steps={budget:,}: lower the one, or raise the other"
+        )
+
+
 def import_class(key: str, path: str) -> Any:
     """The class behind a setting under `rllib`, written as package.module:ClassName."""
     module_name, separator, name = str(path).partition(":")

@@ -27,7 +27,7 @@ from rllib_rise.experiments.rows import (
     update_losses,
 )
 from rllib_rise.experiments.run_directory import MetricsFile, RunDirectory, write_json
-from rllib_rise.experiments.schema import Experiment, build_config
+from rllib_rise.experiments.schema import Experiment, build_config, check_warmup
 from rllib_rise.experiments.summary import summarise
 from rllib_rise.rllib.reseed import reseed_env_runners
 
@@ -269,9 +269,4 @@ def _check_budget(experiment: Experiment, algorithm: Any) -> None:
     """Phase 1 must leave something of the budget."""
     if experiment.method == NONE:
         return
-    steps, budget = algorithm.pending_warmup_steps(), experiment.stop.env_steps
-    if steps >= budget:
-        raise ConfigError(
-            f"Phase 1 takes {steps:,} steps (intrinsic.warmup_steps), which leaves nothing of "
-            f"stop.env_steps={budget:,}: lower the one, or raise the other"
-        )
+    check_warmup(algorithm.pending_warmup_steps(), experiment.stop.env_steps)

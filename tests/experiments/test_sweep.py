@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import itertools
 import json
 import os
 import signal
@@ -10,15 +11,18 @@ import time
 from pathlib import Path
 from typing import Any
 
+import faults_for_tests
 import pytest
 import torch
 import yaml
 from command_line import finish, rise, start
+from ray import tune
 from safetensors.torch import load_file
 
 from rllib_rise.experiments.compare import RunProgress
-from rllib_rise.experiments.sweep.run import run_sweep
+from rllib_rise.experiments.sweep.run import _SNAPSHOT_SECONDS, _optuna, run_sweep
 from rllib_rise.experiments.sweep.schema import load_sweep
+from rllib_rise.experiments.sweep.trial import SweepTrial
 
 pytestmark = pytest.mark.slow
 
@@ -134,7 +138,7 @@ def test_trials_with_env_runners_are_packed_as_their_shares_say(tmp_path: Path):
 
 def test_after_a_killed_driver_trials_go_on_and_finished_ones_stay(tmp_path: Path):
     changes = {
-        "stop": {"env_steps": 12_000},
+        "stop": {"env_steps": 60_000},
         # Longer than the first iteration: there is no return yet in its results.
         "env": {"id": "rise/Maze-v0", "size": 10, "max_steps": 200},
     }
@@ -142,8 +146,8 @@ def test_after_a_killed_driver_trials_go_on_and_finished_ones_stay(tmp_path: Pat
     process = start(tmp_path, "tune", "sweep.yaml", "--max-concurrent", "1")
     out = tmp_path / "runs" / "tune-sweep"
     deadline = time.monotonic() + 600
-    # One is done, and the next has a checkpoint that Tune knows of.
-    while not (_finished(out) and _known_checkpoint(out)):
+    # One is done, and the next has had its first checkpoint for so long that Tune knows of it.
+    while not (_finished(out) and _old_checkpoint(out)):
         assert process.poll() is None, process.communicate()[0]
         assert time.monotonic() < deadline
         time.sleep(0.1)
@@ -167,13 +171,68 @@ def _finished(out: Path) -> list[Path]:
     return sorted(out.glob("runs/*/result.json"))
 
 
-def _known_checkpoint(out: Path) -> bool:
-    """Whether a trial that is not finished has so many checkpoints that Tune's state knows of one.
-
-    Two are kept, and Tune writes its state before it drops one that it speaks of.
-    """
+def _old_checkpoint(out: Path) -> bool:
+    """Whether a trial that is not finished had a checkpoint before Tune last had to save."""
     unfinished = [path for path in out.glob("runs/*/") if not (path / "result.json").exists()]
-    return any((out / "tune" / run.name / "checkpoint_000004").exists() for run in unfinished)
+    first = [
+        path.stat().st_mtime
+        for run in unfinished
+        for path in (out / "tune" / run.name).glob("checkpoint_*")
+    ]
+    return bool(first) and time.time() - min(first) > 1.5 * float(_SNAPSHOT_SECONDS)
+
+
+def test_ctrl_c_ends_a_sweep_that_can_go_on(tmp_path: Path):
+    search = {"space": {"lambda_0": {"grid": [0.01, 0.1]}}, "seeds": 2}
+    written(tmp_path, search, stop={"env_steps": 60_000})
+    process = start(tmp_path, "tune", "sweep.yaml", "--set", "k=3", "--max-concurrent", "1")
+    out = tmp_path / "runs" / "tune-sweep"
+    while not list(out.glob("runs/*/metrics.csv")):
+        assert process.poll() is None, process.communicate()[0]
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    told, _ = process.communicate(timeout=900)
+    assert process.returncode == 130, told
+    assert "interrupted; with --resume it goes on" in told
+    assert not (out / "best.yaml").exists()
+
+
+def test_trials_that_fail_do_not_cost_the_others_their_results(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    (tmp_path / "fault").touch()
+    monkeypatch.setenv(faults_for_tests.VARIABLE, str(tmp_path / "fault"))
+    methods = ["rise", "faults_for_tests:FailingFit"]
+    written(tmp_path, {"space": {"method": {"grid": methods}}, "seeds": 1, "metric": "coverage"})
+    done = rise(tmp_path, "tune", "sweep.yaml")
+    told = done.stdout + done.stderr
+    assert done.returncode == 2, told
+    assert "1 of 2 trials failed" in told
+    assert "the fit of Phase 1 failed with RuntimeError: out of memory" in told
+    out = tmp_path / "runs" / "tune-sweep"
+    assert [trial["state"] for trial in rows(out / "trials.csv")] == ["done"]
+    assert (out / "best.yaml").exists()
+    assert (out / "report.html").exists()
+
+
+@pytest.mark.usefixtures("ray_cluster")
+def test_a_process_that_is_not_used_after_all_leaves_the_trial_to_another(tmp_path: Path):
+    written(tmp_path, {"space": {"lambda_0": {"grid": [0.01, 0.1]}}, "seeds": 1})
+    sweep, out = load_sweep(tmp_path / "sweep.yaml", ["k=3"]), tmp_path / "out"
+    out.mkdir()
+    (out / "sweep.json").write_text("{}")
+    make = tune.with_parameters(SweepTrial, sweep=sweep.as_data(), out=str(out))
+    unused, used = (make(config={"intrinsic.lambda_0": 0.1, "seed": 0}) for _ in range(2))
+    assert not (out / "runs").exists()
+    while not used.train()["done"]:
+        pass
+    (result,) = out.glob("runs/*/result.json")
+    before = result.stat().st_mtime_ns
+    assert unused.train()["done"]
+    assert result.stat().st_mtime_ns == before
+    unused.stop()
+    used.stop()
+    assert result.exists()
 
 
 def test_asha_ends_bad_trials_early(tmp_path: Path):
@@ -195,7 +254,7 @@ def test_asha_ends_bad_trials_early(tmp_path: Path):
 
 def test_pbt_changes_the_weight_without_a_second_phase_1(tmp_path: Path):
     search = {
-        "space": {"lambda_0": {"log_uniform": [0.001, 1.0]}},
+        "space": {"lambda_0": {"log_uniform": [0.05, 0.1]}},
         "samples": 2,
         "seeds": 2,
         "metric": "coverage",
@@ -210,12 +269,34 @@ def test_pbt_changes_the_weight_without_a_second_phase_1(tmp_path: Path):
     assert copied
     tables = [rows(path) for path in sorted(out.glob("runs/*/metrics.csv"))]
     assert any(len({row["intrinsic_lambda"] for row in table}) > 1 for table in tables)
+    # What it makes of a value by multiplication stays in the space.
+    weights = [float(row["intrinsic_lambda"]) for table in tables for row in table]
+    assert 0.05 <= min(weights) < max(weights) <= 0.1
+    for worse, better in _copies(out):
+        assert worse <= better
     # A trial that copies another goes on with that one's encoder and k: there are those of the two
     # fits, one for each seed, and no others.
     assert len(list(out.glob("phase1-cache/*.safetensors"))) == 2
     assert len({row["rise_k"] for table in tables for row in table}) <= 2
     for about, table in zip(abouts(out), tables, strict=True):
         assert len({row["intrinsic_warmup_steps"] for row in table}) == 1, about
+        steps = [int(row["env_steps"]) for row in table]
+        assert {b - a for a, b in itertools.pairwise(steps)} == {128}, about
+
+
+def _copies(out: Path) -> list[tuple[float, float]]:
+    """Coverage of a trial when it was given up, and of the one that it copied then."""
+    found = []
+    for line in (out / "tune" / "pbt_global.txt").read_text().splitlines():
+        given_up, copied, *iterations = json.loads(line)[:4]
+        found.append(
+            tuple(
+                float(rows(run / "metrics.csv")[int(iteration) - 1]["coverage"])
+                for trial, iteration in zip((given_up, copied), iterations, strict=True)
+                for run in out.glob(f"runs/*{trial.split('_')[-1].zfill(5)}")
+            )
+        )
+    return found
 
 
 def test_optuna_proposes_and_every_proposal_is_repeated(tmp_path: Path):
@@ -233,3 +314,15 @@ def test_optuna_proposes_and_every_proposal_is_repeated(tmp_path: Path):
     settings = rows(tmp_path / "runs" / "tune-sweep" / "settings.csv")
     assert [setting["finished"] for setting in settings] == ["2", "2", "2"]
     assert {about["seed"] for about in abouts(tmp_path / "runs" / "tune-sweep")} == {0, 1}
+
+
+def test_optuna_looks_for_the_largest():
+    pytest.importorskip("optuna")
+    searcher = _optuna("coverage", seed=0)
+    searcher.set_search_properties("coverage", "max", {"lambda_0": tune.uniform(0.0, 1.0)})
+    proposed = []
+    for number in range(60):
+        value = searcher.suggest(str(number))["lambda_0"]
+        searcher.on_trial_complete(str(number), {"coverage": 1 - abs(value - 0.8)})
+        proposed.append(abs(value - 0.8))
+    assert sum(proposed[-20:]) < 0.5 * sum(proposed[:20])

@@ -82,6 +82,17 @@ def test_settings_are_ordered_by_what_is_looked_for(out: Path):
     assert table[-1]["coverage"] == ""
 
 
+def test_a_setting_with_a_seed_less_is_behind_those_with_all(out: Path):
+    (out / "runs" / "t5" / "result.json").unlink()  # the second seed of the best
+    found = write_results(out)
+    assert [setting.label for setting in found[1:3]] == [
+        "alpha 0.1, lambda_0 0.01",
+        "alpha 0.5, lambda_0 0.01",
+    ]
+    assert found[0].label == "alpha 0.5, lambda_0 0.1"
+    assert "(2 of 2 seeds finished)" in (out / "best.yaml").read_text()
+
+
 def test_trials_that_were_stopped_are_told_as_far_as_they_came(out: Path):
     write_results(out)
     table = {(r["alpha"], r["lambda_0"], r["seed"]): r for r in rows(out / "trials.csv")}

@@ -13,6 +13,7 @@ from rllib_rise.experiments.resources import needed_cpus
 from rllib_rise.experiments.schema import load_experiment
 from rllib_rise.experiments.sweep.run import _open, _param_space
 from rllib_rise.experiments.sweep.schema import load_sweep
+from rllib_rise.experiments.sweep.space import parse_dimension
 from rllib_rise.experiments.sweep.trial import largest_trial, trial_experiment
 
 ROOT = Path(__file__).parents[2]
@@ -110,6 +111,23 @@ def test_a_sweep_is_no_experiment_and_an_experiment_no_sweep(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
+    ("given", "value", "nearest"),
+    [
+        ({"uniform": [0.85, 0.95]}, 1.02, 0.95),
+        ({"uniform": [0.85, 0.95]}, 0.9, 0.9),
+        ({"log_uniform": [0.001, 0.1]}, 0.0008, 0.001),
+        ({"quantized": [0, 0.1, 0.02]}, 0.048, 0.04),
+        ({"integers": [1, 15]}, 16, 15),
+        ({"grid": [0.1, 0.5]}, 0.5, 0.5),
+    ],
+)
+def test_values_can_be_brought_back_into_their_range(given: dict, value: float, nearest: float):
+    found = parse_dimension("alpha", given).within(value)
+    assert found == pytest.approx(nearest)
+    assert isinstance(found, type(value))
+
+
+@pytest.mark.parametrize(
     ("search", "words"),
     [
         ({}, "search.space is missing in a search: Paths as for --set"),
@@ -136,6 +154,8 @@ def test_a_sweep_is_no_experiment_and_an_experiment_no_sweep(tmp_path: Path):
         ({"space": {"zeta": {"quantized": [0.05, 0.1, 0.02]}}}, "0.05 is none of 0.02"),
         ({"space": {"alpha": {"grid": []}}}, "name each value once, and at least one"),
         ({"space": {"alpha": {"grid": [0.1, 0.1]}}}, "name each value once"),
+        ({"space": {"alpha": {"grid": [0, 0.0]}}}, "name each value once"),
+        ({"space": {"k": {"grid": [3, "auto"]}}}, "k auto: Phase 1 takes 10,000 steps"),
         ({"space": {"alpha": {"gird": [0.1]}}}, "alpha.gird: give one of .* mean 'grid'"),
         ({"space": {"alpha": {"grid": [0.1], "choice": [0.2]}}}, "with one of grid, choice"),
         ({"space": {"alpha": {"uniform": [0.5, 0.1]}}}, "the first must be below the second"),

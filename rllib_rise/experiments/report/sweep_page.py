@@ -54,7 +54,7 @@ def sweep_page(out: Path, page: Path) -> tuple[str, list[str], list[Panel]]:
         fact_list(_cost(trials)),
         table([_line(setting, metric) for setting in found[:_SHOWN]], {}, caption=_caption(found)),
         figure_section(panels, page),
-        folded("How to run the best one", _command(out)),
+        *([folded("How to run the best one", _command(out))] if found[0].metric else []),
     ]
     return title, body, panels
 
@@ -111,11 +111,10 @@ def _has_fitted(trial: Trial) -> bool:
 
 
 def _line(setting: Setting, metric: str) -> dict[str, Any]:
-    finished = sum(trial.run.finished for trial in setting.trials)
     return {
         "setting": setting.label,
         metric: _interval(setting),
-        "finished": f"{finished} of {len(setting.trials)}",
+        "finished": f"{setting.finished} of {len(setting.trials)}",
     }
 
 
@@ -126,26 +125,28 @@ def _caption(found: Sequence[Setting]) -> str:
 
 def _responses(trials: Sequence[Trial], paths: Sequence[str], metric: str) -> list[Panel]:
     panels = []
+    known = [t for t in trials if t.run.finished and t.figures.get(metric) is not None]
     for path in paths:
-        dots = [
-            (_key(trial.values[path]), float(trial.figures[metric]))
-            for trial in trials
-            if trial.run.finished and trial.figures.get(metric) is not None
-        ]
+        dots = [(_key(trial.values[path]), float(trial.figures[metric])) for trial in known]
         if len({value for value, _ in dots}) < 2:
             continue
         values = dict.fromkeys(value for value, _ in dots)
         few = len(values) <= _FEW * len(dots)
+        # Trials with one seed are not independent: each seed counts once.
+        seeds: dict[Any, dict[int, list[float]]] = {}
+        for trial, (value, y) in zip(known, dots, strict=True):
+            seeds.setdefault(value, {}).setdefault(trial.seed, []).append(y)
         means = {
             value: within(
-                bootstrap_interval([[y for v, y in dots if v == value]], np.mean), *FIGURES[metric]
+                bootstrap_interval([[float(np.mean(ys)) for ys in seeds[value].values()]], np.mean),
+                *FIGURES[metric],
             )
             for value in (values if few else ())
         }
         name = f"response_{short(path).replace('.', '_')}"
         caption = "A dot per finished trial, whatever the other parameters were."
         if few:
-            caption += " Line: mean and 95 % interval over the trials with the same value."
+            caption += " Line: mean over seeds and 95 % interval."
         data = [{short(path): value, metric: y} for value, y in dots]
         svg = draw_response(name, Response(short(path), dots, means), metric)
         panels.append(Panel(name, svg, caption, data))

@@ -69,6 +69,11 @@ class Setting:
         """`alpha 0.1, lambda_0 0.02`."""
         return label(self.values)
 
+    @property
+    def finished(self) -> int:
+        """How many of its trials came to their end."""
+        return sum(trial.run.finished for trial in self.trials)
+
 
 def read_sweep(out: Path) -> Sweep:
     """What a sweep's folder was asked for."""
@@ -78,8 +83,20 @@ def read_sweep(out: Path) -> Sweep:
     return Sweep.from_data(json.loads(path.read_text()))
 
 
+def has_trials(out: Path) -> bool:
+    """Whether any trial has done an iteration."""
+    return bool(_trials(out))
+
+
 def read_trials(out: Path) -> list[Trial]:
     """All trials that have done an iteration, in the order in which they were made."""
+    found = _trials(out)
+    if not found:
+        raise RunDirectoryError(f"{out} has no trial with an iteration yet")
+    return found
+
+
+def _trials(out: Path) -> list[Trial]:
     found = []
     for path in sorted((out / RUNS).glob("*/")):
         run = RunDirectory(path)
@@ -89,13 +106,14 @@ def read_trials(out: Path) -> list[Trial]:
         told = json.loads((path / TRIAL).read_text())
         figures = run.read_result() if run.finished else _last_known(rows)
         found.append(Trial(run, told["values"], told["seed"], figures))
-    if not found:
-        raise RunDirectoryError(f"{out} has no trial with an iteration yet")
     return found
 
 
 def settings(trials: Sequence[Trial], metric: str) -> list[Setting]:
-    """The settings, best first; those without a finished trial last."""
+    """The settings, best first; before all, those of which more trials are finished.
+
+    The mean of one seed that was left to the end says less than that of all.
+    """
     groups: dict[str, list[Trial]] = {}
     for trial in trials:
         groups.setdefault(json.dumps(trial.values, sort_keys=True), []).append(trial)
@@ -109,7 +127,10 @@ def settings(trials: Sequence[Trial], metric: str) -> list[Setting]:
         interval = within(bootstrap_interval([values]), *FIGURES[metric]) if values else None
         ordered = tuple(sorted(group, key=lambda trial: trial.seed))
         found.append(Setting(group[0].values, ordered, interval))
-    return sorted(found, key=lambda s: -s.metric.estimate if s.metric else math.inf)
+    return sorted(
+        found,
+        key=lambda s: (-s.finished, -s.metric.estimate) if s.metric else (math.inf, 0.0),
+    )
 
 
 def write_results(out: Path) -> list[Setting]:
@@ -121,7 +142,8 @@ def write_results(out: Path) -> list[Setting]:
     write_rows(out / "settings.csv", setting_rows(found, metric))
     if found[0].metric is not None:
         best = sweep.with_values(found[0].values, sweep.experiment.seed).resolved()
-        text = f"# The best setting of a sweep: {found[0].label}.\n"
+        seeds = f"{found[0].finished} of {len(found[0].trials)} seeds finished"
+        text = f"# The best setting of a sweep: {found[0].label} ({seeds}).\n"
         write_text(out / "best.yaml", text + yaml.safe_dump(best, sort_keys=False))
     return found
 
@@ -152,7 +174,7 @@ def _setting_row(setting: Setting, metric: str) -> dict[str, Any]:
     row: dict[str, Any] = {short(path): value for path, value in setting.values.items()}
     row |= {
         "trials": len(setting.trials),
-        "finished": sum(trial.run.finished for trial in setting.trials),
+        "finished": setting.finished,
         metric: "" if interval is None else interval.estimate,
         "low": "" if interval is None else _blank(interval.low),
         "high": "" if interval is None else _blank(interval.high),

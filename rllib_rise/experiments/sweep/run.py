@@ -13,6 +13,7 @@ import math
 import os
 import time
 from collections.abc import Callable
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, ClassVar
@@ -32,7 +33,7 @@ from rllib_rise.experiments.run_directory import (
     write_json,
 )
 from rllib_rise.experiments.sweep.schema import METRICS, Sweep
-from rllib_rise.experiments.sweep.space import label
+from rllib_rise.experiments.sweep.space import Dimension, label
 from rllib_rise.experiments.sweep.trial import (
     RUNS,
     SWEEP,
@@ -68,7 +69,7 @@ def run_sweep(
     max_concurrent: int | None = None,
     checkpoint_every: int = _CHECKPOINT_EVERY,
     on_progress: Callable[[list[RunProgress]], None] = lambda progress: None,
-) -> None:
+) -> RiseError | None:
     """Run every trial; Ray must run.
 
     Args:
@@ -80,6 +81,9 @@ def run_sweep(
         checkpoint_every: Iterations between checkpoints of a trial.
         on_progress: Called with how far the trials are, now and then and at the end. Those that
             Tune has not made yet are not among them.
+
+    Returns:
+        What is to be said of trials that failed; the others are finished all the same.
     """
     os.environ.setdefault("TUNE_GLOBAL_CHECKPOINT_S", _SNAPSHOT_SECONDS)
     # There is no return before an episode has ended; schedulers wait for one.
@@ -121,12 +125,13 @@ def run_sweep(
             ),
         )
     results = tuner.fit()
+    if _Watch.unfinished:  # Tune ends at Ctrl-C as if all were done
+        raise KeyboardInterrupt
     failed = [str(error).strip().splitlines()[-1] for error in results.errors]
-    if failed:
-        raise RiseError(
-            f"{len(failed)} of {len(results)} trials failed ({'; '.join(failed)}); "
-            "fix that and --resume"
-        )
+    if not failed:
+        return None
+    told = "; ".join(dict.fromkeys(failed))
+    return RiseError(f"{len(failed)} of {len(results)} trials failed ({told}); fix and --resume")
 
 
 class _Watch(tune.Callback):
@@ -137,6 +142,7 @@ class _Watch(tune.Callback):
     """
 
     tell: ClassVar[Callable[[list[RunProgress]], None]]
+    unfinished: ClassVar[int] = 0
 
     def __init__(self, sweep: Sweep, out: Path) -> None:
         self._sweep, self._out = sweep, out
@@ -144,12 +150,14 @@ class _Watch(tune.Callback):
 
     def on_step_end(self, iteration: int, trials: Any, **info: Any) -> None:
         """Something has happened to one of them."""
+        over = sum(_STATES[trial.status] in ("done", "failed") for trial in trials)
+        type(self).unfinished = self._sweep.search.num_trials() - over
         if time.monotonic() - self._told > _TELL_SECONDS:
             self._tell(trials)
             self._told = time.monotonic()
 
     def on_experiment_end(self, trials: Any, **info: Any) -> None:
-        """All are over."""
+        """All are over, or called so because it was interrupted."""
         self._tell(trials)
 
     def _tell(self, trials: Any) -> None:
@@ -238,6 +246,12 @@ def _optuna(metric: str, seed: int) -> Any:
     return OptunaSearch(metric=metric, mode="max", seed=seed)
 
 
+def _within(dimensions: list[Dimension], config: dict[str, Any]) -> dict[str, Any]:
+    """What population based training proposes, kept within the space: it multiplies by 1.2."""
+    own = {dimension.path: dimension.within(config[dimension.path]) for dimension in dimensions}
+    return {**config, **own}
+
+
 def _scheduler(sweep: Sweep) -> TrialScheduler | None:
     search, budget = sweep.search, sweep.experiment.stop.env_steps
     interval = max(1, int(search.patience * budget))
@@ -256,6 +270,7 @@ def _scheduler(sweep: Sweep) -> TrialScheduler | None:
             time_attr="env_steps",
             perturbation_interval=interval,
             hyperparam_mutations=mutations,
+            custom_explore_fn=partial(_within, search.dimensions()),
             require_attrs=False,
         )
     return None

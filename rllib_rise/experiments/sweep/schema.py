@@ -22,12 +22,14 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from rllib_rise.bonuses.registry import explain
+from rllib_rise.bonuses import parse_settings, resolve_bonus
+from rllib_rise.bonuses.registry import WITHOUT_BONUS, explain
 from rllib_rise.errors import ConfigError
 from rllib_rise.experiments.schema import (
     Experiment,
     apply_overrides,
     check,
+    check_warmup,
     parse_experiment,
     read_data,
     rllib_keys,
@@ -164,9 +166,20 @@ def _check(sweep: Sweep) -> None:
     _check_searcher(search, dimensions)
     for values in sweep.extremes():
         try:
-            check(sweep.with_values(values, sweep.experiment.seed))
+            trial = sweep.with_values(values, sweep.experiment.seed)
+            check(trial)
+            _check_phase1(trial)
         except ConfigError as error:
             raise ConfigError(f"search.space has {label(values)}: {error}") from error
+
+
+def _check_phase1(trial: Experiment) -> None:
+    """Phase 1 must leave something of the budget; images may want more than is known here."""
+    if trial.method in WITHOUT_BONUS:
+        return
+    bonus, given = resolve_bonus(trial.method), trial.settings_of(trial.method)
+    settings = parse_settings(bonus, {k: v for k, v in given.items() if k != "method"})
+    check_warmup(bonus.warmup_steps(settings, (1,)), trial.stop.env_steps)
 
 
 def _check_budget(sweep: Sweep, paths: list[str]) -> None:

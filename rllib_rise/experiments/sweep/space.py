@@ -10,6 +10,7 @@ rllib.lr: {choice: [0.001, 0.0003]}   # one of them
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -65,6 +66,15 @@ class Dimension:
             return (low, low + step[0], high)
         return (low + _BETWEEN * (high - low), float(low), float(high))
 
+    def within(self, value: Any) -> Any:
+        """The value of the range that is nearest to a number."""
+        if self.kind in _LISTS:
+            return value
+        low, high, *step = self.values
+        if step:
+            value = round(value / step[0]) * step[0]
+        return type(value)(min(max(value, low), high))
+
 
 def label(values: Mapping[str, Any]) -> str:
     """Values by path as a name: `alpha 0.1, lambda_0 0.02`."""
@@ -95,7 +105,7 @@ def parse_dimension(name: str, given: Any) -> Dimension:
         raise ConfigError(f"{place}.{kind}={values!r}: give a list, e.g. [0.1, 0.5]")
     values = [number_or_text(value) for value in values]
     if kind in _LISTS:
-        if not values or len({repr(value) for value in values}) != len(values):
+        if not values or any(a == b for a, b in itertools.combinations(values, 2)):
             raise ConfigError(f"{place}.{kind}={values}: name each value once, and at least one")
     else:
         _check_range(f"{place}.{kind}", kind, values)

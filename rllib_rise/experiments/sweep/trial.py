@@ -44,28 +44,39 @@ class SweepTrial(tune.Trainable):
         return True
 
     def _begin(self, config: dict[str, Any]) -> None:
-        experiment = trial_experiment(self._sweep, config)
+        self._experiment = trial_experiment(self._sweep, config)
         self._run = RunDirectory(self._out / RUNS / self.trial_id)
         self._training: Training | None = None
+        self._about: dict[str, Any] | None = None
         if self._run.finished:  # which Tune did not live to learn
             return
         self._training = Training(
-            experiment, self._run, cache=self._out / CACHE_FOLDER, events=False
+            self._experiment, self._run, cache=self._out / CACHE_FOLDER, events=False
         )
-        self._run.open(experiment.resolved())
-        self._about: dict[str, Any] = {
-            "values": chosen_values(config),
-            "seed": experiment.seed,
-            "restored": [],
-        }
+        self._values = chosen_values(config)
+        self._prepared, self._notices = False, DrainNotices()
+
+    def _open(self) -> None:
+        """Begin to write, where that was not done before.
+
+        Not before the first step: Tune may give a trial whose process is still being built to one
+        that is there already, and end the first when it is built. By then the other may be done.
+        """
+        if self._training is None or self._about is not None:
+            return
+        if self._run.finished:
+            self.cleanup()
+            return
+        self._run.open(self._experiment.resolved())
+        self._about = {"values": self._values, "seed": self._experiment.seed, "restored": []}
         file = self._run.path / TRIAL
         if file.exists():  # it was interrupted, or gets other values
             self._about["restored"] = json.loads(file.read_text())["restored"]
         write_json(file, self._about)
-        self._prepared, self._notices = False, DrainNotices()
 
     def step(self) -> dict[str, Any]:
         """One iteration."""
+        self._open()
         if self._training is None:
             last = self._run.read_metrics()[-1]
             return {**{k: v for k, v in last.items() if v is not None}, "done": True}
@@ -85,7 +96,8 @@ class SweepTrial(tune.Trainable):
 
     def load_checkpoint(self, checkpoint: Any) -> None:
         """Go on from it, be it this trial's or, with population based training, another's."""
-        if self._training is None:
+        self._open()
+        if self._training is None or self._about is None:
             return
         self._training.restore(Path(checkpoint))
         self._about["restored"].append(self._training.progress.iteration)
