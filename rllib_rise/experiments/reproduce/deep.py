@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
 from rllib_rise.errors import ConfigError
 from rllib_rise.experiments.compare import RunProgress, compare, entries
@@ -261,6 +262,8 @@ def draw_curves(rows: Sequence[Row]) -> str:
                 mean = np.mean([np.interp(common, *run) for run in single], axis=0)
                 axes.plot(common, mean, color=colors[method], linewidth=1.8, label=name)
             axes.set(title=task.replace("_", " "), xlabel="environment steps")
+            axes.xaxis.set_major_locator(MaxNLocator(3))
+            axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
         grid[0][0].set_ylabel("return")
         grid[0][0].legend(fontsize=8)
         return as_svg(figure, "curves", "Return over environment steps, by method")
