@@ -700,7 +700,7 @@ def test_no_file_holds_a_secret() -> None:
 
 
 def readme_lines() -> list[str]:
-    blocks = re.findall(r"```\n(.*?)```", (CLUSTER / "README.md").read_text(), flags=re.DOTALL)
+    blocks = re.findall(r"```sh\n(.*?)```", (CLUSTER / "README.md").read_text(), flags=re.DOTALL)
     lines = "\n".join(blocks).replace("\\\n", " ").splitlines()
     return [line.split("  #")[0].strip() for line in lines]
 
