@@ -10,7 +10,10 @@ from pathlib import Path
 
 import ray
 
+from rllib_rise.errors import ClusterError
 from rllib_rise.experiments.shared_storage import check_shared
+
+_TRIES = 3
 
 
 def silence_rllib() -> None:
@@ -18,6 +21,28 @@ def silence_rllib() -> None:
     import ray.rllib  # noqa: F401 (its import sets the level that is set here)
 
     logging.getLogger("ray.rllib").setLevel(logging.ERROR)
+
+
+def _start(num_cpus: int) -> None:
+    """Start Ray here. It gives itself 30 s, which a busy machine may not have: so several times."""
+    for tries_left in reversed(range(_TRIES)):
+        try:
+            ray.init(
+                num_cpus=num_cpus,
+                include_dashboard=False,
+                log_to_driver=False,
+                logging_level=logging.ERROR,
+            )
+            return
+        except Exception as error:
+            if "timed out during startup" not in str(error):
+                raise
+            ray.shutdown()
+            if not tries_left:
+                raise ClusterError(
+                    f"Ray did not start on this machine within 30 s, {_TRIES} times: it has too "
+                    "much to do, or too little memory"
+                ) from error
 
 
 @contextlib.contextmanager
@@ -40,13 +65,8 @@ def ray_session(
     if address is not None:
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
     else:
-        ray.init(
-            # More than there are only makes processes share cores; fewer would make them wait.
-            num_cpus=max(cpus or 1, os.cpu_count() or 1),
-            include_dashboard=False,
-            log_to_driver=False,
-            logging_level=logging.ERROR,
-        )
+        # More than there are only makes processes share cores; fewer would make them wait.
+        _start(max(cpus or 1, os.cpu_count() or 1))
     try:
         if address is not None and folder is not None:
             check_shared(folder)
