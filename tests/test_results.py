@@ -97,6 +97,18 @@ def test_the_docs_print_what_keeps_dqn_from_following_the_bonus():
     assert table in (ROOT / "docs" / "algorithms.md").read_text()
 
 
+def test_the_page_says_whether_the_faster_code_learns_the_same():
+    study = load("benchmarks/same_learning.py")
+    text = study.PAGE.read_text()
+    assert study.page() == text, "run: python benchmarks/same_learning.py"
+    assert "| maze | coverage | 20 |" in text
+    means = [np.array([8.0, 10.0, 12.0]), np.array([9.0, 11.0, 13.0])]
+    middle, low, high = study.difference(*means)
+    # Welch: 1 of 10, t(4) at 5 % is 2.132, and each mean has a variance of 4/3.
+    assert (middle, low) == pytest.approx((0.1, 0.1 - 0.2132 * (8 / 3) ** 0.5), abs=1e-4)
+    assert high == pytest.approx(0.2 - low)
+
+
 def test_every_method_has_the_weight_that_tuning_found():
     """The highest return; of equal ones, the highest coverage."""
     found: dict[str, dict[str, list[tuple[float, float]]]] = {}
