@@ -12,6 +12,10 @@ import ray
 
 from rllib_rise.experiments.shared_storage import check_shared
 
+# What Ray's server keeps of calls of actors, for its dashboard: by default 100,000, some kilobytes
+# each, so that it would grow for an hour.
+_TASKS_REMEMBERED = 10_000
+
 
 def silence_rllib() -> None:
     """Keep RLlib from greeting every algorithm with warnings about its own API stack."""
@@ -37,6 +41,7 @@ def ray_session(
         yield
         return
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    os.environ.setdefault("RAY_task_events_max_num_task_in_gcs", str(_TASKS_REMEMBERED))
     if address is not None:
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
     else:
