@@ -64,9 +64,13 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
     from rllib_rise.experiments.run_directory import versions
 
     found: dict[str, Any] = {"date": date.today().isoformat(), "machine": versions()}
-    for report in terminalreporter.stats.get("passed", []):
-        if report.when != "call":
-            continue
+    ended = terminalreporter.stats
+    found["tests"] = {
+        "passed": len(ended.get("passed", [])),
+        "failed": len(ended.get("failed", [])) + len(ended.get("error", [])),
+        "skipped": len(ended.get("skipped", [])),
+    }
+    for report in ended.get("passed", []):
         for kind, said in report.user_properties:
             found.setdefault(kind, []).append(said)
     Path(os.environ[RELIABILITY]).write_text(json.dumps(found, indent=1) + "\n")

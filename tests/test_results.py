@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import importlib.util
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -57,6 +58,30 @@ def test_the_page_of_the_benchmark_is_made_from_its_results():
 def test_the_table_of_faults_is_made_from_their_results():
     faults = load("docs/faults.py")
     assert faults.page() == faults.PAGE.read_text(), "run: python docs/faults.py"
+
+
+def test_the_page_of_reliability_is_made_from_its_results():
+    reliability = load("docs/reliability.py")
+    assert reliability.page() == reliability.PAGE.read_text(), "run: python docs/reliability.py"
+
+
+def test_the_page_of_reliability_has_what_is_tested():
+    """Every fault, property and case, none of which failed."""
+    said = json.loads((ROOT / "results" / "reliability" / "tests.json").read_text())
+    assert said["tests"]["failed"] == 0
+    faults = {one["fault"] for one in said["fault"]}
+    injected = load("tests/experiments/test_injected_faults.py")
+    assert set(injected.ENDS) < faults
+    for path in ROOT.glob("tests/experiments/*.py"):
+        named = re.findall(r'"fault": "(.*?)"', path.read_text())
+        assert set(named) <= faults, "run: make reliability"
+    assert sorted(said["resumed"]) == sorted(load("tests/rllib/test_exact_resume.py").CASES)
+    properties = [
+        name.replace("_", " ")
+        for path in ROOT.glob("tests/fuzz/test_*.py")
+        for name in re.findall(r"^@fuzz\(.*?^def test_(\w+)", path.read_text(), re.DOTALL | re.M)
+    ]
+    assert sorted({one["property"] for one in said["fuzz"]}) == sorted(properties)
 
 
 SWEEPS = sorted(path.parent for path in ROOT.glob("results/sweeps/**/sweep.json"))

@@ -84,7 +84,8 @@ def test_a_fault_ends_in_a_sentence_and_the_run_goes_on_when_it_is_mended(
     command += [f"--set={change}" for change in changes]
     ended = rise(fault.parent, *command)
     told = ended.stdout + ended.stderr
-    assert ended.returncode == (LOST if REMOTE[0] in changes else 2), told
+    code = LOST if REMOTE[0] in changes else 2
+    assert ended.returncode == code, told
     assert words in told, told
     has_traceback = (fault.parent / RUN / "error.txt").exists()
     assert has_traceback == ("error.txt" in told)
@@ -93,7 +94,7 @@ def test_a_fault_ends_in_a_sentence_and_the_run_goes_on_when_it_is_mended(
     assert gone_on.returncode == 0, gone_on.stdout + gone_on.stderr
     assert (fault.parent / RUN / "result.json").exists()
     assert not (fault.parent / RUN / "error.txt").exists()
-    record_property("fault", {"fault": name, "outcome": f"ends: {words} ..."})
+    record_property("fault", {"fault": name, "outcome": f"ends with {code}: {words} ..."})
 
 
 def test_env_runners_whose_environments_raise_now_and_then_are_made_again(

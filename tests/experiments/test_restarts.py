@@ -133,6 +133,8 @@ def test_a_request_to_end_is_answered_by_a_checkpoint(folder: Path, restarts: st
     saved = int(checkpoints(folder)[-1].name.removeprefix("iteration_"))
     assert saved == len(rows(folder)) > 3
     if restarts == "0":
+        finish(train(folder, "--resume"))
+        assert (folder / RUN / "result.json").exists()
         outcome = "writes a checkpoint and ends; --resume goes on"
         record_property("fault", {"fault": "Ctrl-C, or SIGTERM", "outcome": outcome})
 
