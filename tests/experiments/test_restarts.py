@@ -39,7 +39,7 @@ def rows(folder: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(stream))
 
 
-def wait_until(condition: Callable[[], object], seconds: float = 120) -> None:
+def wait_until(condition: Callable[[], object], seconds: float = 600) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "waited in vain"
