@@ -66,22 +66,24 @@ def test_the_page_of_reliability_is_made_from_its_results():
 
 
 def test_the_page_of_reliability_has_what_is_tested():
-    """Every fault, property and case, none of which failed."""
-    said = json.loads((ROOT / "results" / "reliability" / "tests.json").read_text())
-    assert said["tests"]["failed"] == 0
-    faults = {one["fault"] for one in said["fault"]}
-    injected = load("tests/experiments/test_injected_faults.py")
-    assert set(injected.ENDS) < faults
+    """Every fault, property and case: a test that failed says nothing."""
+    tests = json.loads((ROOT / "results" / "reliability" / "tests.json").read_text())["tests"]
+    said = {
+        kind: [test[kind] for test in tests.values() if kind in test]
+        for kind in ("fault", "fuzz", "resumed")
+    }
+    faults = set(load("tests/experiments/test_injected_faults.py").ENDS)
     for path in ROOT.glob("tests/experiments/*.py"):
-        named = re.findall(r'"fault": "(.*?)"', path.read_text())
-        assert set(named) <= faults, "run: make reliability"
+        faults |= set(re.findall(r'"fault": "(.*?)"', path.read_text()))
+    assert {one["fault"] for one in said["fault"]} == faults, "run: make reliability"
     assert sorted(said["resumed"]) == sorted(load("tests/rllib/test_exact_resume.py").CASES)
     properties = [
         name.replace("_", " ")
         for path in ROOT.glob("tests/fuzz/test_*.py")
         for name in re.findall(r"^@fuzz\(.*?^def test_(\w+)", path.read_text(), re.DOTALL | re.M)
     ]
-    assert sorted({one["property"] for one in said["fuzz"]}) == sorted(properties)
+    # Each with few examples and with many.
+    assert sorted(one["property"] for one in said["fuzz"]) == sorted(2 * properties)
 
 
 SWEEPS = sorted(path.parent for path in ROOT.glob("results/sweeps/**/sweep.json"))
