@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
 DEMO_OUT ?= runs/demo
 
-.PHONY: help demo test test-slow test-cluster bench docs audit lint format clean
+.PHONY: help demo test test-slow test-cluster bench reliability docs audit lint format clean
 
 help:
 	@echo "make demo          PPO against PPO + RISE on a maze: a table and a page"
@@ -15,6 +15,7 @@ help:
 	@echo "make test-slow     tests that take minutes"
 	@echo "make test-cluster  tests on a cluster of network namespaces (root)"
 	@echo "make bench         what the bonus costs, side by side with others (BENCH=--full: all of it)"
+	@echo "make reliability   faults, fuzzing, exact resume and half an hour of memory, for the docs"
 	@echo "make docs          the documentation as a site, in build/site"
 	@echo "make audit         known vulnerabilities of what is installed, by pip-audit"
 	@echo "make lint          ruff and mypy"
@@ -56,6 +57,15 @@ $(VENV)/.bench: $(VENV)/.dev
 
 bench: $(VENV)/.bench
 	$(BIN)/rise bench $(BENCH)
+
+# The tests that say what goes into docs/reliability.md.
+RELIABILITY := tests/fuzz tests/rllib/test_exact_resume.py $(addprefix tests/experiments/test_, \
+  checkpoints.py injected_faults.py restarts.py)
+
+reliability: $(VENV)/.dev
+	RISE_RELIABILITY=results/reliability/tests.json $(PYTEST) $(RELIABILITY)
+	$(BIN)/python benchmarks/soak.py
+	$(BIN)/python docs/reliability.py
 
 docs: $(VENV)/.dev
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build

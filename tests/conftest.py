@@ -1,7 +1,8 @@
 """Shared by all tests: one local Ray per pytest session, small and without a dashboard.
 
 With RISE_RELIABILITY=file.json, what tests say of faults, fuzzing and resuming is written to that
-file.
+file. Those that fail are taken out of it, those that do not run stay as they were: `pytest --lf`
+completes it.
 """
 
 from __future__ import annotations
@@ -63,10 +64,14 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
         return
     from rllib_rise.experiments.run_directory import versions
 
-    found: dict[str, Any] = {"date": date.today().isoformat(), "machine": versions()}
+    file, today = Path(os.environ[RELIABILITY]), date.today().isoformat()
+    tests = json.loads(file.read_text())["tests"] if file.exists() else {}
+    for outcome in ("failed", "error"):
+        for report in terminalreporter.stats.get(outcome, []):
+            tests.pop(report.nodeid, None)
     for report in terminalreporter.stats.get("passed", []):
-        if report.when != "call":
-            continue
-        for kind, said in report.user_properties:
-            found.setdefault(kind, []).append(said)
-    Path(os.environ[RELIABILITY]).write_text(json.dumps(found, indent=1) + "\n")
+        if report.user_properties:
+            tests[report.nodeid] = {"date": today, **dict(report.user_properties)}
+    found = {"machine": versions(), "tests": dict(sorted(tests.items()))}
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps(found, indent=1) + "\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from pathlib import Path
@@ -23,8 +24,16 @@ def faulty() -> bool:
     return Path(os.environ[VARIABLE]).exists()
 
 
+def chosen() -> bool:
+    """Whether this process was the first to ask."""
+    path = Path(os.environ[VARIABLE]).with_suffix(".chosen")
+    with contextlib.suppress(FileExistsError), path.open("x") as stream:
+        stream.write(str(os.getpid()))
+    return path.read_text() == str(os.getpid())
+
+
 class Walk(gym.Env):
-    """A random walk for 20 steps; after a while it raises, or hangs."""
+    """A random walk for 20 steps; after a while it raises, or hangs, in one process or in all."""
 
     observation_space = gym.spaces.Box(-np.inf, np.inf, (2,), np.float32)
     action_space = gym.spaces.Discrete(2)
@@ -45,10 +54,20 @@ class Walk(gym.Env):
         if self.all_steps > _HEALTHY_STEPS and faulty():
             if self.fault == "raises":
                 raise ValueError("the simulator has lost its licence")
-            while self.fault == "hangs":
+            while self.fault == "hangs" or (self.fault == "hangs on one" and chosen()):
                 time.sleep(1.0)
         self.place = self.place + self.np_random.normal(size=2).astype(np.float32)
         return self.place, 1.0, self.steps >= 20, False, {}
+
+    def exploration_statistics(self) -> dict[str, Any]:
+        """As the maze has them: a run asks for them after every iteration."""
+        return {
+            "visit_counts": np.array([[self.all_steps]]),
+            "reachable": np.array([[True]]),
+            "goals_reached": 0,
+            "first_goal_step": None,
+            "steps": self.all_steps,
+        }
 
 
 gym.register("faults/Walk-v0", Walk)

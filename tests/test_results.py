@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import importlib.util
 import json
+import re
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +28,7 @@ def load(path: str):
     """A program that is in no package."""
     spec = importlib.util.spec_from_file_location(Path(path).stem, ROOT / path)
     module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look there for what their annotations mean
     spec.loader.exec_module(module)
     return module
 
@@ -57,6 +60,41 @@ def test_the_page_of_the_benchmark_is_made_from_its_results():
 def test_the_table_of_faults_is_made_from_their_results():
     faults = load("docs/faults.py")
     assert faults.page() == faults.PAGE.read_text(), "run: python docs/faults.py"
+
+
+RELIABILITY = pytest.mark.skipif(
+    not {"tests.json", "soak.csv"}
+    <= {path.name for path in (ROOT / "results").glob("reliability/*")},
+    reason="no results are committed",
+)
+
+
+@RELIABILITY
+def test_the_page_of_reliability_is_made_from_its_results():
+    reliability = load("docs/reliability.py")
+    assert reliability.page() == reliability.PAGE.read_text(), "run: python docs/reliability.py"
+
+
+@RELIABILITY
+def test_the_page_of_reliability_has_what_is_tested():
+    """Every fault, property and case: a test that failed says nothing."""
+    tests = json.loads((ROOT / "results" / "reliability" / "tests.json").read_text())["tests"]
+    said = {
+        kind: [test[kind] for test in tests.values() if kind in test]
+        for kind in ("fault", "fuzz", "resumed")
+    }
+    faults = set(load("tests/experiments/test_injected_faults.py").ENDS)
+    for path in ROOT.glob("tests/experiments/*.py"):
+        faults |= set(re.findall(r'"fault": "(.*?)"', path.read_text()))
+    assert {one["fault"] for one in said["fault"]} == faults, "run: make reliability"
+    assert sorted(said["resumed"]) == sorted(load("tests/rllib/test_exact_resume.py").CASES)
+    properties = [
+        name.replace("_", " ")
+        for path in ROOT.glob("tests/fuzz/test_*.py")
+        for name in re.findall(r"^@fuzz\(.*?^def test_(\w+)", path.read_text(), re.DOTALL | re.M)
+    ]
+    # Each with few examples and with many.
+    assert sorted(one["property"] for one in said["fuzz"]) == sorted(2 * properties)
 
 
 SWEEPS = sorted(path.parent for path in ROOT.glob("results/sweeps/**/sweep.json"))

@@ -31,10 +31,15 @@ class ExplorationTracker:
         """Update from the environments; the figures for this iteration's row."""
         if not self._supported:
             return {}
-        found = algorithm.env_runner_group.foreach_env_runner(_collect)
+        # With a limit: an env runner may hang, and the run goes on with the others.
+        found = algorithm.env_runner_group.foreach_env_runner(
+            _collect,
+            local_env_runner=not algorithm.config.num_env_runners,
+            timeout_seconds=algorithm.config.sample_timeout_s,
+        )
         reports = {key: report for part in found if part for key, report in part.items()}
         if not reports:
-            self._supported = bool(self._last)
+            self._supported = bool(self._last) or not found
             return {}
         for key, report in reports.items():
             last = self._last.get(key)

@@ -43,6 +43,8 @@ class RecentReturns:
             row["episode_return_mean"] = recent
 
     def _push(self, row: Mapping[str, float | None]) -> None:
+        if not row.get("episodes"):
+            return  # or iterations would be kept for ever where no episode ends
         self._rows.append(row)
         self._episodes += row.get("episodes") or 0
         while self._episodes - (self._rows[0].get("episodes") or 0) >= RECENT_EPISODES:

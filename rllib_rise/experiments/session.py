@@ -14,6 +14,9 @@ from rllib_rise.errors import ClusterError
 from rllib_rise.experiments.shared_storage import check_shared
 
 _TRIES = 3
+# What Ray's server keeps of calls of actors, for its dashboard: by default 100,000, some kilobytes
+# each, so that it would grow for an hour.
+_TASKS_REMEMBERED = 10_000
 
 
 def silence_rllib() -> None:
@@ -62,6 +65,7 @@ def ray_session(
         yield
         return
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    os.environ.setdefault("RAY_task_events_max_num_task_in_gcs", str(_TASKS_REMEMBERED))
     if address is not None:
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
     else:

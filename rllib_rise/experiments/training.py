@@ -171,8 +171,7 @@ class Training:
         timeout, waited = config.sample_timeout_s, time.monotonic() - self._last_step
         if waited < self._patience * timeout:
             return
-        # RLlib would ask them to stop, and wait for those that hang.
-        self._algorithm.env_runner_group._worker_manager.clear()
+        self._algorithm.env_runner_group._worker_manager.clear()  # they do not stop when asked
         raise LostProcessError(
             f"no env runner has taken a step for {waited:.0f} s: environments raise errors or "
             f"hang, or a batch takes longer than rllib.sample_timeout_s={timeout:g}. What they "
@@ -219,6 +218,7 @@ class Training:
     def close(self) -> None:
         """End the algorithm's processes and close the files."""
         self._close_files()
+        _stop_env_runners(self._algorithm)
         self._algorithm.stop()
 
     def _close_files(self) -> None:
@@ -254,6 +254,20 @@ class _Files:
         """Finish what is being written."""
         if self._writer is not None:
             self._writer.close()
+
+
+def _stop_env_runners(algorithm: Any) -> None:
+    """RLlib would ask those in processes of their own to stop, and wait for ever if one hangs."""
+    for group in (algorithm.env_runner_group, algorithm.eval_env_runner_group):
+        if group is None or not group.num_remote_workers():
+            continue
+        group.foreach_env_runner(
+            lambda runner: runner.stop(),
+            healthy_only=False,
+            local_env_runner=False,
+            timeout_seconds=algorithm.config.sample_timeout_s,
+        )
+        group._worker_manager.clear()
 
 
 def _check_learners(group: Any) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 
@@ -12,10 +13,14 @@ class Runners:
 
     def __init__(self) -> None:
         self.reports: dict = {}
+        self.silent = False
         self.env_runner_group = self
+        self.config = SimpleNamespace(num_env_runners=1, sample_timeout_s=1.0)
 
-    def foreach_env_runner(self, _):
-        return [dict(self.reports)]
+    def foreach_env_runner(self, _, *, local_env_runner, timeout_seconds):
+        assert not local_env_runner
+        assert timeout_seconds == 1.0
+        return [] if self.silent else [dict(self.reports)]
 
 
 def report(cells: list[int], steps: int, goals: int = 0) -> dict:
@@ -37,6 +42,14 @@ def test_visits_add_up_over_environments_and_divide_by_reachable_cells():
     assert tracker.poll(runners, 4) == {"coverage": 2 / 3, "goals_reached": 1}
     assert tracker.first_goal_steps == 4
     assert tracker.visit_counts.tolist() == [[3, 1], [0, 0]]
+
+
+def test_env_runners_that_do_not_answer_in_time_are_asked_again():
+    runners, tracker = Runners(), ExplorationTracker()
+    runners.silent = True
+    assert tracker.poll(runners, 2) == {}
+    runners.silent, runners.reports = False, {(1, 0): report([0, 1, 2], 3)}
+    assert tracker.poll(runners, 4) == {"coverage": 1.0, "goals_reached": 0}
 
 
 def test_an_environment_that_was_made_anew_keeps_its_forerunners_visits():

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import signal
+import time
 from pathlib import Path
 
 import faults_for_tests
 import pytest
 import yaml
-from command_line import rise
+from command_line import rise, start
 
 from rllib_rise.experiments.restarts import LOST
 
@@ -82,7 +84,8 @@ def test_a_fault_ends_in_a_sentence_and_the_run_goes_on_when_it_is_mended(
     command += [f"--set={change}" for change in changes]
     ended = rise(fault.parent, *command)
     told = ended.stdout + ended.stderr
-    assert ended.returncode == (LOST if REMOTE[0] in changes else 2), told
+    code = LOST if REMOTE[0] in changes else 2
+    assert ended.returncode == code, told
     assert words in told, told
     has_traceback = (fault.parent / RUN / "error.txt").exists()
     assert has_traceback == ("error.txt" in told)
@@ -91,14 +94,16 @@ def test_a_fault_ends_in_a_sentence_and_the_run_goes_on_when_it_is_mended(
     assert gone_on.returncode == 0, gone_on.stdout + gone_on.stderr
     assert (fault.parent / RUN / "result.json").exists()
     assert not (fault.parent / RUN / "error.txt").exists()
-    record_property("fault", {"fault": name, "outcome": f"ends: {words} ..."})
+    record_property("fault", {"fault": name, "outcome": f"ends with {code}: {words} ..."})
 
 
 def test_env_runners_whose_environments_raise_now_and_then_are_made_again(
     fault: Path, record_property
 ):
     command = ["train", "walk.yaml", "--out", str(RUN), "--set=env.fault=raises"]
-    done = rise(fault.parent, *command, *(f"--set={change}" for change in REMOTE))
+    # New processes take long to come up on a machine that has much to do.
+    changes = (*REMOTE, "rllib.sample_timeout_s=60")
+    done = rise(fault.parent, *command, *(f"--set={change}" for change in changes))
     assert done.returncode == 0, done.stdout + done.stderr
     assert (fault.parent / RUN / "result.json").exists()
     record_property(
@@ -106,5 +111,48 @@ def test_env_runners_whose_environments_raise_now_and_then_are_made_again(
         {
             "fault": "environments that raise now and then on env runners",
             "outcome": "goes on: RLlib makes those env runners again",
+        },
+    )
+
+
+def test_a_run_goes_on_with_the_env_runners_that_do_not_hang(fault: Path, record_property):
+    command = ["train", "walk.yaml", "--out", str(RUN), "--set=env.fault=hangs on one"]
+    command += ["--set=stop.env_steps=2500"]
+    done = rise(fault.parent, *command, *(f"--set={change}" for change in REMOTE))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert fault.with_suffix(".chosen").exists()
+    assert (fault.parent / RUN / "result.json").exists()
+    record_property(
+        "fault",
+        {
+            "fault": "environments that hang on one of two env runners",
+            "outcome": "goes on with the other, after waiting for rllib.sample_timeout_s",
+        },
+    )
+
+
+def test_a_second_interrupt_ends_a_run_that_hangs_and_it_goes_on(fault: Path, record_property):
+    command = ["train", "walk.yaml", "--out", str(RUN), "--checkpoint-every", "2"]
+    process = start(fault.parent, *command, "--set=env.fault=hangs on one")
+    deadline = time.monotonic() + 600
+    while not fault.with_suffix(".chosen").exists():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    time.sleep(3.0)
+    assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    told, _ = process.communicate(timeout=600)
+    assert process.returncode == 130, told
+    fault.unlink()
+    gone_on = rise(fault.parent, *command, "--set=env.fault=hangs on one", "--resume")
+    assert gone_on.returncode == 0, gone_on.stdout + gone_on.stderr
+    assert (fault.parent / RUN / "result.json").exists()
+    record_property(
+        "fault",
+        {
+            "fault": "an environment that hangs in the run's own process",
+            "outcome": "hangs, until Ctrl-C is pressed twice; --resume goes on",
         },
     )

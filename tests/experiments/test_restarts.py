@@ -39,7 +39,7 @@ def rows(folder: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(stream))
 
 
-def wait_until(condition: Callable[[], object], seconds: float = 120) -> None:
+def wait_until(condition: Callable[[], object], seconds: float = 600) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "waited in vain"
@@ -133,6 +133,8 @@ def test_a_request_to_end_is_answered_by_a_checkpoint(folder: Path, restarts: st
     saved = int(checkpoints(folder)[-1].name.removeprefix("iteration_"))
     assert saved == len(rows(folder)) > 3
     if restarts == "0":
+        finish(train(folder, "--resume"))
+        assert (folder / RUN / "result.json").exists()
         outcome = "writes a checkpoint and ends; --resume goes on"
         record_property("fault", {"fault": "Ctrl-C, or SIGTERM", "outcome": outcome})
 

@@ -36,6 +36,13 @@ def test_iterations_without_episodes_keep_the_mean():
     assert silent["return_sum"] == 0
 
 
+def test_iterations_without_episodes_are_not_kept():
+    recent = RecentReturns()
+    for one in [row(10, 0.3), *(row(0) for _ in range(1000))]:
+        recent.add(one)
+    assert len(recent._rows) == 1
+
+
 def test_before_any_episode_there_is_no_mean():
     first = row(0)
     RecentReturns().add(first)
