@@ -20,6 +20,7 @@ ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "performance.md"
 RESULTS = ROOT / "benchmarks" / "results"
 _MARKERS = re.compile(r"(<!-- bench: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
+_SEARCH = (16384, 28)  # points and dimensions whose search stands for others
 _HOLDS = {True: "yes", False: "**no**", None: ""}
 
 
@@ -163,17 +164,30 @@ def scaling() -> str:
 
 
 def model() -> str:
-    """The time of an update as a line over the number of env runners, and what follows."""
+    """When the learner takes half of an iteration, if every env runner has a core of its own.
+
+    An iteration with n env runners takes W + L(n). W, waiting for episodes, is what one of them
+    takes. Of L, the update without its search of neighbours is a line through the table above; the
+    search, which small batches do not show, is c N^2 for N transitions, by the table of larger
+    batches.
+    """
     measured = _measured("scaling")
-    rows = measured["rows"]
-    runners = [row["runners"] for row in rows]
-    slope, start = np.polyfit(runners, [row["learner_seconds"] for row in rows], 1)
-    sampling = measured["step_seconds"] * measured["steps_per_runner"]
-    even = (sampling - start) / slope
+    rows, steps = measured["rows"], measured["steps_per_runner"]
+    runners = np.array([row["runners"] for row in rows])
+    updates = np.array([row["learner_seconds"] for row in rows])
+    waits = np.array([np.median(row["seconds"]) for row in rows]) - updates
+    (wait, waited), (update, started) = (np.polyfit(runners, one, 1) for one in (waits, updates))
+    known = [row for row in _measured("growth")["rows"] if (row["n"], row["m"]) == _SEARCH]
+    search = known[0]["seconds"] / known[0]["n"] ** 2
+    square = search * steps**2
+    even = max(np.roots([square, update, started - waited]).real)  # L(n) = W
     return (
-        f"Sampling takes S = {sampling:.2f} s. A line through the updates above is "
-        f"{1000 * start:.0f} + {1000 * slope:.1f} n ms for n env runners, so the learner has half "
-        f"of an iteration from n = {even:,.0f} on.\n"
+        f"Waiting for episodes takes {waited:.2f} s, and here, where all share two cores, "
+        f"{1000 * wait:.1f} ms more for each env runner; an update takes {1000 * started:.0f} ms "
+        f"and {1000 * update:.1f} ms for each; the search of neighbours {search:.1g} s times the "
+        "square of the batch. If env runners had cores of their own, the learner would take half "
+        f"of an iteration from about {even:,.0f} of them on: {started + update * even:.2f} s of "
+        f"updates and {square * even**2:.2f} s of searching, for {even * steps:,.0f} transitions.\n"
     )
 
 
