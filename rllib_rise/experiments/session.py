@@ -15,7 +15,7 @@ from rllib_rise.experiments.shared_storage import check_shared
 
 _TRIES = 3
 # What Ray's server keeps of calls of actors, for its dashboard: by default 100,000, some kilobytes
-# each, so that it would grow for an hour.
+# each, so that it would grow for long.
 _TASKS_REMEMBERED = 10_000
 
 
