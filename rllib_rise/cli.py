@@ -365,7 +365,8 @@ def bench(
     if gpu and only != "all":
         raise ConfigError("--gpu measures nothing else: leave --only out")
     session.silence_rllib()
-    folder = out or (Path("benchmarks/results") if full else Path("runs/bench"))
+    form = "full" if full else "quick"
+    folder = out or suites.FOLDERS[form]
     names = list(suites.SUITES) if only == "all" else [name.strip() for name in only.split(",")]
     if gpu:
         names = list(suites.ON_REQUEST)
@@ -373,7 +374,7 @@ def bench(
         summary = suites.run_suites(
             names,
             folder,
-            form="full" if full else "quick",
+            form=form,
             threads=threads,
             on_progress=lambda line: console.print(line, soft_wrap=True, highlight=False),
         )

@@ -29,7 +29,7 @@ class Entry:
 
     Attributes:
         task: `Atari` or `Hopper`.
-        trainer: `ours`, `ours without bonus`, `ours, profiled` or `stable-baselines3`.
+        trainer: `ours`, `ours, profiled` or `stable-baselines3`.
         changes: Settings other than the config's, by dotted paths.
     """
 

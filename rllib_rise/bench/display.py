@@ -11,7 +11,7 @@ _SIGNS = {True: "[green]yes[/]", False: "[red]no[/]", None: ""}
 
 def summary_table(summary: list[dict[str, Any]]) -> Table:
     """Each figure with its interval, its goal, and whether the whole interval reaches it."""
-    table = Table(title="medians and 95 % intervals over turns", title_justify="left")
+    table = Table(title="ratios and their 95 % intervals", title_justify="left")
     table.add_column("figure")
     for title in ("ratio", "interval", "goal"):
         table.add_column(title, justify="right", no_wrap=True)

@@ -1,25 +1,34 @@
 """Two things timed in turn, and the ratio of their times with an interval.
 
 A machine that others use too is fast at one moment and slow at the next. So the two are timed
-alternately, each pair gives a ratio, and what is reported is the median of these ratios: what
-slows both drops out, and what slows one moment is one ratio among many.
+alternately, each pair gives a ratio, and what counts is the median of these ratios: what slows both
+drops out, and what slows one moment is one ratio among many.
+
+How fast a process is also depends on what memory it got when it started. So the full form starts
+the processes anew a few times; each start gives one median, and the interval is about starts.
 """
 
 from __future__ import annotations
 
+import json
 import operator
+import subprocess
+import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 import torch
+from scipy import stats
 
 _CONFIDENCE = 0.95
 _RESAMPLES = 2000
 _GOALS = {">=": operator.ge, "<=": operator.le}
+STARTS = {"quick": 1, "full": 6}
+"""How often the processes that are compared are started."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +37,7 @@ class Figure:
 
     Attributes:
         figure: What is compared with what.
-        ratio: Median over pairs.
+        ratio: Median over pairs, or the geometric mean of the medians of several starts.
         low: Lower end of its 95 % interval.
         high: Upper end.
         goal: What it should be, `>= 10` or `<= 1.06`; None where nothing is asked.
@@ -67,6 +76,25 @@ def ratio_of(
     tail = (1 - _CONFIDENCE) / 2
     low, high = np.quantile(medians, (tail, 1 - tail))
     return Figure(name, float(np.median(ratios)), float(low), float(high), goal)
+
+
+def ratio_over_starts(
+    name: str,
+    dividends: Sequence[Sequence[float]],
+    divisors: Sequence[Sequence[float]],
+    goal: str | None = None,
+) -> Figure:
+    """The geometric mean of the starts' median ratios, with Student's interval over the starts.
+
+    One start has an interval over its pairs only.
+    """
+    starts = list(zip(dividends, divisors, strict=True))
+    if len(starts) == 1:
+        return ratio_of(name, *starts[0], goal)
+    logs = np.log([np.median(np.asarray(over) / np.asarray(under)) for over, under in starts])
+    reach = stats.t.ppf((1 + _CONFIDENCE) / 2, len(logs) - 1) * stats.sem(logs)
+    low, middle, high = np.exp(logs.mean() + np.array((-reach, 0.0, reach)))
+    return Figure(name, float(middle), float(low), float(high), goal)
 
 
 def timed(call: Callable[[], Any], inner: int = 1) -> float:
@@ -122,6 +150,21 @@ def threads(number: int) -> Iterator[None]:
         faiss.omp_set_num_threads(faiss_before)
 
 
-def median(values: Sequence[float]) -> float:
-    """The middle of them."""
-    return float(np.median(values))
+def in_new_process(module: str, *arguments: object) -> Any:
+    """What a module prints, as JSON, when it is run."""
+    command = [sys.executable, "-m", module, *map(str, arguments)]
+    return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
+
+
+def by_name(starts: Iterable[Mapping[str, list[float]]]) -> dict[str, list[list[float]]]:
+    """Seconds of all starts, by what was timed."""
+    found: dict[str, list[list[float]]] = {}
+    for start in starts:
+        for name, seconds in start.items():
+            found.setdefault(name, []).append(seconds)
+    return found
+
+
+def median(values: Sequence[float] | Sequence[Sequence[float]]) -> float:
+    """The middle of them, of all starts if there are several."""
+    return float(np.median(np.concatenate([np.atleast_1d(one) for one in values])))

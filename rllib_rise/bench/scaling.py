@@ -9,14 +9,14 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from rllib_rise.bench.measure import Figure, in_turn, median, ratio_of
+from rllib_rise.bench.measure import STARTS, Figure, by_name, in_turn, median, ratio_over_starts
 from rllib_rise.rllib.ppo import RISEPPOConfig
 
 _WAIT = 0.02
 _STEPS = 25
 _GOAL_AT = 8
 _RUNNERS = {"quick": (2, 8), "full": (2, 4, 8, 16)}
-_TURNS = {"quick": 5, "full": 20}
+_TURNS = 6
 
 
 class Waiting(gym.Env):
@@ -54,22 +54,30 @@ def scaling(
     Every runner takes the same number of steps, so with perfect scaling an iteration takes as long
     as with one of them.
     """
+    starts: dict[int, list[dict[str, list[float]]]] = {number: [] for number in _RUNNERS[form]}
+    for start in range(STARTS[form]):
+        one = _algorithm(1)
+        try:
+            for number, measured in starts.items():
+                on_progress(f"scaling, start {start + 1} of {STARTS[form]}: {number} env runners")
+                measured.append(_compared(one, number))
+        finally:
+            one.stop()
     rows, figures = [], []
-    one = _algorithm(1)
-    try:
-        for number in _RUNNERS[form]:
-            on_progress(f"scaling: {number} env runners")
-            figure, row = _compared(one, number, _TURNS[form])
-            figures.append(figure)
-            rows.append(row)
-    finally:
-        one.stop()
+    for number, measured in starts.items():
+        seconds = by_name(measured)
+        title = f"scaling: efficiency of {number} env runners"
+        goal = ">= 0.85" if number == _GOAL_AT else None
+        figure = ratio_over_starts(title, seconds["one"], seconds["several"], goal)
+        figures.append(figure)
+        rows.append(_row(number, seconds, figure.ratio))
     return figures, {"rows": rows, "step_seconds": _WAIT, "steps_per_runner": _STEPS}
 
 
-def _compared(one: Any, number: int, turns: int) -> tuple[Figure, dict[str, Any]]:
+def _compared(one: Any, number: int) -> dict[str, list[float]]:
+    """Seconds of iterations with one runner and with several, of the latter's updates and bonus."""
     several = _algorithm(number)
-    results: list[dict[str, Any]] = []
+    bonus: list[float] = []
     updates: list[float] = []
     update = several.learner_group.update
 
@@ -80,27 +88,30 @@ def _compared(one: Any, number: int, turns: int) -> tuple[Figure, dict[str, Any]
         finally:
             updates.append(time.perf_counter() - began)
 
+    def iterate() -> None:
+        result = several.train()
+        bonus.append(float(result["learners"]["default_policy"]["intrinsic_seconds"]))
+
     several.learner_group.update = timed_update
     try:
-        seconds = in_turn(
-            {"one": one.train, "several": lambda: results.append(several.train())}, turns=turns
-        )
+        seconds = in_turn({"one": one.train, "several": iterate}, turns=_TURNS)
     finally:
         several.stop()
-    title = f"scaling: efficiency of {number} env runners"
-    goal = ">= 0.85" if number == _GOAL_AT else None
-    figure = ratio_of(title, seconds["one"], seconds["several"], goal)
-    kept = results[-turns:]
-    bonus = median([one["learners"]["default_policy"]["intrinsic_seconds"] for one in kept])
-    iteration = median(seconds["several"])
-    return figure, {
+    # in_turn does not keep the first.
+    return {**seconds, "updates": updates[-_TURNS:], "bonus": bonus[-_TURNS:]}
+
+
+def _row(number: int, seconds: dict[str, list[list[float]]], efficiency: float) -> dict[str, Any]:
+    iteration, bonus = median(seconds["several"]), median(seconds["bonus"])
+    return {
         "runners": number,
+        "seconds_of_one": seconds["one"],
         "seconds": seconds["several"],
-        "efficiency": figure.ratio,
+        "efficiency": efficiency,
         "steps_per_second": number * _STEPS / iteration,
         "bonus_seconds": bonus,
         "bonus_share": bonus / iteration,
-        "learner_seconds": median(updates[-turns:]),
+        "learner_seconds": median(seconds["updates"]),
     }
 
 

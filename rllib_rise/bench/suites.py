@@ -12,8 +12,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from rllib_rise.bench.distances import bonus_alone, growth
+from rllib_rise.bench.distances import bonus_alone
 from rllib_rise.bench.gpu import on_gpu
+from rllib_rise.bench.growth import growth
 from rllib_rise.bench.measure import Figure
 from rllib_rise.bench.profile import profile
 from rllib_rise.bench.scaling import scaling
@@ -35,6 +36,9 @@ SUITES: dict[str, Suite] = {
 }
 ON_REQUEST: dict[str, Suite] = {"gpu": on_gpu}
 """Parts that not every machine can measure."""
+FOLDERS = {"quick": Path("runs/bench"), "full": Path("benchmarks/results")}
+"""Where each form writes by default."""
+_PACKAGES = ("ale-py", "pybullet", "stable-baselines3", "rllte-core")
 
 
 def run_suites(
@@ -69,15 +73,21 @@ def run_suites(
             "form": form,
             "threads": threads,
             "date": datetime.now(UTC).date().isoformat(),
-            "command": f"rise bench {'--full ' if form == 'full' else ''}"
-            f"{'--gpu' if name in ON_REQUEST else f'--only {name}'} --threads {threads}",
-            "machine": versions(),
+            "command": _command(name, out, form, threads),
+            "machine": versions(*_PACKAGES),
             "figures": [figure.as_json() for figure in figures],
             "measured": measured,
         }
         write_json(out / f"{name}.json", result)
         write_json(out / "summary.json", summary(out))
     return summary(out)
+
+
+def _command(name: str, out: Path, form: str, threads: int) -> str:
+    full = "--full " if form == "full" else ""
+    part = "--gpu" if name in ON_REQUEST else f"--only {name}"
+    where = "" if out == FOLDERS[form] else f" --out {out}"
+    return f"rise bench {full}{part} --threads {threads}{where}"
 
 
 def summary(folder: Path) -> list[dict[str, Any]]:

@@ -11,7 +11,6 @@ from ray.rllib.algorithms.ppo.torch.ppo_torch_learner import PPOTorchLearner
 from torch import Tensor, nn
 
 from rllib_rise.bench.parts import Parts
-from rllib_rise.bonuses import Bonus, Transitions
 from rllib_rise.errors import MissingExtraError, RiseError
 from rllib_rise.experiments.schema import Experiment, build_config, load_experiment
 from rllib_rise.rllib.learner import IntrinsicLearnerMixin
@@ -43,8 +42,7 @@ def make_trainer(task_name: str, kind: str, changes: dict[str, Any]) -> Trainer:
     experiment = task(task_name, changes)
     if kind == "stable-baselines3":
         return StableBaselinesTrainer(experiment)
-    bonus = Nothing if kind == "ours without bonus" else None
-    return OurTrainer(experiment, bonus=bonus, profiled=kind == "ours, profiled")
+    return OurTrainer(experiment, profiled=kind == "ours, profiled")
 
 
 def task(name: str, changes: dict[str, Any]) -> Experiment:
@@ -64,27 +62,13 @@ class RLlibPPOLearner(IntrinsicLearnerMixin, PPOTorchLearner):
     """RLlib's own learner with a bonus, to be compared with ours."""
 
 
-class Nothing(Bonus):
-    """A bonus of 0: our learner with everything but a bonus."""
-
-    name = "nothing"
-
-    def reward(self, batch: Transitions) -> Tensor:
-        """0 for each transition."""
-        return torch.zeros(len(batch), device=batch.obs.device)
-
-
 class OurTrainer:
-    """An algorithm of ours, Phase 1 behind it."""
+    """What `rise train` would train, Phase 1 behind it."""
 
-    def __init__(
-        self, experiment: Experiment, *, bonus: type[Bonus] | None = None, profiled: bool = False
-    ) -> None:
+    def __init__(self, experiment: Experiment, *, profiled: bool = False) -> None:
         config = build_config(experiment)
-        if bonus is not None:
-            config.intrinsic(method=bonus)
         self._algorithm = config.build_algo()
-        phase1 = self._algorithm.prepare_intrinsic(lambda line: None)
+        phase1 = self._algorithm.prepare_intrinsic(lambda line: None) if config.uses_bonus else None
         self.started = {"phase1": phase1.seconds if phase1 else {}}
         self._parts = Parts(self._algorithm) if profiled else None
         self._last: dict[str, Any] = {}
@@ -97,7 +81,7 @@ class OurTrainer:
         """What the bonus took and keeps, and the parts of an iteration where they are watched."""
         learner = self._last["learners"]["default_policy"]
         parts = {"parts": self._parts.take()} if self._parts else {}
-        return {name: float(learner[name]) for name in _FIGURES} | parts
+        return {name: float(learner[name]) for name in _FIGURES if name in learner} | parts
 
     def close(self) -> None:
         """Stop the algorithm."""

@@ -172,10 +172,10 @@ class MetricsFile:
         partial.replace(self._path)
 
 
-def versions() -> dict[str, Any]:
-    """What a result depends on besides the code."""
+def versions(*also: str) -> dict[str, Any]:
+    """What a result depends on besides the code, with the versions of further packages."""
     packages: dict[str, str | None] = {}
-    for name in _PACKAGES:
+    for name in (*_PACKAGES, *also):
         try:
             packages[name] = version(name)
         except PackageNotFoundError:

@@ -11,6 +11,7 @@ from ray.rllib.connectors.learner import GeneralAdvantageEstimation
 from torch import Tensor
 
 from rllib_rise.rllib.advantages import AdvantagesConnector
+from rllib_rise.rllib.memory import keep_freed_memory
 
 
 class FastPPOTorchLearner(PPOTorchLearner):
@@ -20,12 +21,14 @@ class FastPPOTorchLearner(PPOTorchLearner):
     2. Adam's step is one kernel for all parameters.
     3. That gradients are finite is asked once for all of them, not twice for each. If they are not,
        RLlib's own way of dealing with it is taken.
+    4. Freed memory is kept for what is allocated next.
     """
 
     _learner_connector: Any
 
     def build(self) -> None:
         """Build the learner, and put our advantages into the place of RLlib's."""
+        keep_freed_memory()
         super().build()
         pipeline = self._learner_connector
         if pipeline is None:

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
+from scipy import stats
 
-from rllib_rise.bench.measure import Figure, in_turn, ratio_of
+from rllib_rise.bench.measure import (
+    Figure,
+    by_name,
+    in_turn,
+    median,
+    ratio_of,
+    ratio_over_starts,
+)
 
 
 def test_the_ratio_is_the_median_over_pairs():
@@ -17,6 +26,30 @@ def test_what_slows_both_drops_out():
     slow = [1.0, 5.0, 2.0, 7.0]
     figure = ratio_of("x", [3 * value for value in slow], slow)
     assert (figure.low, figure.ratio, figure.high) == (3, 3, 3)
+
+
+def test_starts_count_as_one_each_and_their_spread_is_the_interval():
+    medians = np.array([1.9, 2.0, 2.2])
+    divisors = [[1.0, 2.0, 4.0]] * 3
+    dividends = [[m * one for one in divisors[0]] for m in medians]
+    dividends[0][0] *= 50  # one bad moment in one start
+    figure = ratio_over_starts("x", dividends, divisors, ">= 1")
+    expected = stats.ttest_1samp(np.log(medians), 0).confidence_interval(0.95)
+    assert figure.ratio == pytest.approx(stats.gmean(medians))
+    assert (figure.low, figure.high) == pytest.approx((np.exp(expected.low), np.exp(expected.high)))
+    assert figure.holds
+
+
+def test_one_start_has_the_interval_of_its_turns():
+    slow, fast = [2.0, 3.0, 2.5, 2.1], [1.0, 1.1, 0.9, 1.0]
+    assert ratio_over_starts("x", [slow], [fast]) == ratio_of("x", slow, fast)
+
+
+def test_starts_are_collected_by_name():
+    starts = [{"a": [1.0, 2.0], "b": [3.0]}, {"a": [9.0], "b": [4.0]}]
+    assert by_name(starts) == {"a": [[1.0, 2.0], [9.0]], "b": [[3.0], [4.0]]}
+    assert median(by_name(starts)["a"]) == 2.0
+    assert median([1.0, 5.0, 2.0]) == 2.0
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,10 @@ import pytest
 import torch
 
 from rllib_rise.bench.contestants import Entry, contest
-from rllib_rise.bench.distances import growth
 from rllib_rise.bench.gpu import device_against_cpu
+from rllib_rise.bench.growth import growth
 from rllib_rise.bench.suites import SUITES, run_suites, skipped, summary
+from rllib_rise.bench.training import NO_BONUS
 from rllib_rise.errors import ConfigError, RiseError
 
 RESULTS = Path(__file__).parents[2] / "benchmarks" / "results"
@@ -26,6 +27,8 @@ def test_the_bonus_alone_is_measured_and_written(tmp_path: Path):
     result = json.loads((tmp_path / "bonus.json").read_text())
     assert result["threads"] == 1
     assert result["machine"]["packages"]["torch"]
+    assert "rllte-core" in result["machine"]["packages"]
+    assert result["command"] == f"rise bench --only bonus --threads 1 --out {tmp_path}"
     if find_spec("rllte") is None:
         assert "rllte-core" in skipped(tmp_path)[0]
 
@@ -64,17 +67,18 @@ def test_a_gpu_is_measured(tmp_path: Path):
 @pytest.mark.slow
 @pytest.mark.usefixtures("ray_cluster")
 def test_contestants_train_in_processes_of_their_own():
-    changes = {"intrinsic.k": 5}
     entries = {
-        "none": Entry("Hopper", "ours without bonus"),
-        "rise": Entry("Hopper", changes=changes),
+        "none": Entry("Hopper", changes=NO_BONUS),
+        "rise": Entry("Hopper", changes={"intrinsic.k": 5}),
     }
     with contest(entries, threads=1) as contestants:
         told = {}
         for name, one in contestants.items():
             one.iterate()
             told[name] = one.figures()
-    assert told["rise"]["intrinsic_seconds"] > told["none"]["intrinsic_seconds"] > 0
+    assert told["rise"]["intrinsic_seconds"] > 0
+    assert "intrinsic_seconds" not in told["none"]
+    assert all(one["peak_megabytes"] > 0 for one in told.values())
 
 
 @pytest.mark.slow
