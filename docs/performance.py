@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from rllib_rise.bench.display import number
-from rllib_rise.bench.measure import ratio_of
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "performance.md"
@@ -59,18 +58,6 @@ def _figures(folder: Path) -> str:
         if one["goal"] or one["figure"].startswith("bonus alone")
     )
     return _table(("figure", "ratio", "95 % interval", "goal", "holds"), rows)
-
-
-def baseline() -> str:
-    """The overhead on Atari over a PPO without the way that even a bonus of 0 takes."""
-    measured = _measured("training")["Atari"]
-    spent = measured["told"]["PPO"]["intrinsic_seconds"]
-    plain = np.array(measured["seconds"]["PPO"]) - spent
-    found = ratio_of("", measured["seconds"]["RISE-PPO"], plain)
-    return (
-        f'The bonus of 0 in "PPO" takes {1000 * spent:.0f} ms of an iteration. Without these, the '
-        f"first figure of Atari would be {found.ratio:.3f}, {found.low:.4f} to {found.high:.4f}.\n"
-    )
 
 
 def machine() -> str:
@@ -207,7 +194,7 @@ def model() -> str:
 _MAKERS: dict[str, Callable[[], str]] = {
     maker.__name__: maker
     for maker in (
-        *(figures, baseline, two_threads, machine, speeds, profile),
+        *(figures, two_threads, machine, speeds, profile),
         *(methods, growth, phase1, scaling, model),
     )
 }
