@@ -1,18 +1,21 @@
 """Does the faster code learn what RLlib's own learns? Writes results/same_learning.csv.
 
-Each study trains two arms that differ in nothing but the code or the arithmetic, over the same
-seeds, and asks whether their mean figures are equal within a margin: they are, at the level of
-5 %, if the 90 % interval of the difference (Welch) lies within it. Margins, budgets and numbers of
-seeds were written down before the first run, but for the seeds of `space_invaders`: they were
-raised from 8 to 20 when the float32 arm had shown how much runs differ (a standard deviation of
-21 %, with which 8 show equal arms to be equal once in five times), before any run in bfloat16 was
-looked at.
+Each study trains two arms that differ in nothing but the code, the processes or the arithmetic,
+over the same seeds, and asks whether their mean figures are equal within a margin: they are, at the
+level of 5 %, if the 90 % interval of the difference (Welch) lies within it. Margins, budgets and
+numbers of seeds were written down before the first run of a study, but for the seeds of
+`precision`: they were raised from 8 to 20 when the float32 arm had shown how much runs differ (a
+standard deviation of 21 %, with which 8 show equal arms to be equal once in five times), before any
+run in bfloat16 was looked at.
 
 - `maze`: RLlib's env runner and learner with the bonus, against ours.
-- `hopper`: the same.
-- `space_invaders`: our networks in float32, against bfloat16.
+- `hopper`, `space_invaders`: the same.
+- `env_runners`: Hopper in one process, against two env runners.
+- `precision`: SpaceInvaders in float32, against bfloat16.
 
-How to run (two hours on two cores; runs that results/same_learning.csv has are not repeated):
+Policies that learn nothing (a learning rate of 0) tell how much of a figure was learned at all.
+
+How to run (three hours on two cores; runs that results/same_learning.csv has are not repeated):
 
     python benchmarks/same_learning.py
     python benchmarks/same_learning.py maze
@@ -44,6 +47,9 @@ _RLLIB = (
     "rllib.learner_class=rllib_rise.bench.trainers:RLlibPPOLearner",
 )
 _INTERVAL = 0.9
+_UNTRAINED = "untrained"
+_NOTHING_LEARNED = ("rllib.lr=0", "stop.env_steps=20000")
+_UNTRAINED_SEEDS = 5
 
 
 @dataclass(frozen=True)
@@ -56,7 +62,8 @@ class Study:
         margin: Largest difference that counts as none, as a part of the first arm's mean.
         seeds: Runs per arm.
         common: Settings of both.
-        arms: Their names and what each changes.
+        arms: Their names and what each changes; or, if another study has trained it already, the
+            name of that and of its arm.
     """
 
     config: str
@@ -64,9 +71,11 @@ class Study:
     margin: float
     seeds: int
     common: tuple[str, ...]
-    arms: dict[str, tuple[str, ...]]
+    arms: dict[str, tuple[str, ...] | dict[str, str]]
 
 
+_HOPPER = ("stop.env_steps=100000", "k=5")
+_INVADERS = ("stop.env_steps=100000", "k=5")
 STUDIES = {
     "maze": Study("maze.yaml", "coverage", 0.1, 20, (), {"RLlib's": _RLLIB, "ours": ()}),
     "hopper": Study(
@@ -74,7 +83,7 @@ STUDIES = {
         "return",
         0.2,
         20,
-        ("stop.env_steps=100000", "k=5"),
+        _HOPPER,
         {"RLlib's": _RLLIB, "ours": ()},
     ),
     "space_invaders": Study(
@@ -82,7 +91,26 @@ STUDIES = {
         "one_life_return",
         0.2,
         20,
-        ("stop.env_steps=100000", "k=5"),
+        _INVADERS,
+        {"RLlib's": _RLLIB, "ours": {"precision": "float32"}},
+    ),
+    "env_runners": Study(
+        "bullet/hopper.yaml",
+        "return",
+        0.2,
+        20,
+        _HOPPER,
+        {
+            "one process": {"hopper": "ours"},
+            "two env runners": ("rllib.num_env_runners=2", "rllib.num_envs_per_env_runner=4"),
+        },
+    ),
+    "precision": Study(
+        "atari/space_invaders.yaml",
+        "one_life_return",
+        0.2,
+        20,
+        _INVADERS,
         {"float32": (), "bfloat16": ("rllib.model_config.precision=bfloat16",)},
     ),
 }
@@ -91,9 +119,12 @@ STUDIES = {
 def run(name: str) -> None:
     """Train what is missing of a study, one arm after the other."""
     study = STUDIES[name]
-    for arm, changes in study.arms.items():
-        known = {int(r["seed"]) for r in read() if (r["study"], r["arm"]) == (name, arm)}
-        missing = [seed for seed in range(study.seeds) if seed not in known]
+    for arm, changes in {**study.arms, _UNTRAINED: _NOTHING_LEARNED}.items():
+        if isinstance(changes, dict) or _home(name, arm)[0] != name:
+            continue
+        known = {int(row["seed"]) for row in _runs(name, arm)}
+        seeds = _UNTRAINED_SEEDS if arm == _UNTRAINED else study.seeds
+        missing = [seed for seed in range(seeds) if seed not in known]
         if not missing:
             continue
         first, count = missing[0], missing[-1] - missing[0] + 1
@@ -133,6 +164,27 @@ def read() -> list[dict[str, str]]:
         return list(csv.DictReader(stream))
 
 
+def _home(study: str, arm: str) -> tuple[str, str]:
+    """The study that trains an arm, and the arm's name there."""
+    if arm == _UNTRAINED:  # once for a config
+        config = STUDIES[study].config
+        return next(name for name, one in STUDIES.items() if one.config == config), arm
+    elsewhere = STUDIES[study].arms[arm]
+    if isinstance(elsewhere, dict):
+        [found] = elsewhere.items()
+        return found
+    return study, arm
+
+
+def _runs(study: str, arm: str) -> list[dict[str, str]]:
+    home = _home(study, arm)
+    return [row for row in read() if (row["study"], row["arm"]) == home]
+
+
+def _values(study: str, arm: str) -> np.ndarray:
+    return np.array([float(row["value"]) for row in _runs(study, arm)])
+
+
 def difference(first: np.ndarray, second: np.ndarray) -> tuple[float, float, float]:
     """Second mean minus first, and its interval by Welch's t, as parts of the first mean."""
     found = stats.ttest_ind(second, first, equal_var=False)
@@ -142,16 +194,13 @@ def difference(first: np.ndarray, second: np.ndarray) -> tuple[float, float, flo
 
 
 def table() -> str:
-    rows = read()
     lines = [
-        "| study | figure | runs per arm | means | difference, 90 % interval | margin | equal |",
-        "|---|---|---|---|---|---|---|",
+        "| study | figure | runs per arm | untrained | means | difference, 90 % interval | margin "
+        "| equal |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     for name, study in STUDIES.items():
-        arms = [
-            np.array([float(r["value"]) for r in rows if (r["study"], r["arm"]) == (name, arm)])
-            for arm in study.arms
-        ]
+        arms = [_values(name, arm) for arm in study.arms]
         if any(len(values) < study.seeds for values in arms):
             continue
         middle, low, high = difference(*arms)
@@ -160,7 +209,8 @@ def table() -> str:
         )
         equal = -study.margin < low and high < study.margin
         lines.append(
-            f"| {name} | {study.figure.replace('_', ' ')} | {len(arms[0])} | {means} "
+            f"| {name.replace('_', ' ')} | {study.figure.replace('_', ' ')} | {len(arms[0])} "
+            f"| {_values(name, _UNTRAINED).mean():.3g} | {means} "
             f"| {middle:+.1%} [{low:+.1%}, {high:+.1%}] | {study.margin:.0%} "
             f"| {'yes' if equal else '**not shown**'} |"
         )

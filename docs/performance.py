@@ -20,7 +20,8 @@ ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "performance.md"
 RESULTS = ROOT / "benchmarks" / "results"
 _MARKERS = re.compile(r"(<!-- bench: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
-_SEARCH = (16384, 28)  # points and dimensions whose search stands for others
+_SEARCH = (16384, 128)  # points and dimensions whose search stands for others
+_BESIDE = ("bonus alone", "Atari", "scaling: the bonus' share")
 _HOLDS = {True: "yes", False: "**no**", None: ""}
 
 
@@ -35,7 +36,7 @@ def _table(titles: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 
 
 def figures() -> str:
-    """Every figure that has a goal."""
+    """Every figure that has a goal, and those that belong beside one."""
     return _figures(RESULTS)
 
 
@@ -55,7 +56,7 @@ def _figures(folder: Path) -> str:
             _HOLDS[one["holds"]],
         )
         for one in summary
-        if one["goal"] or one["figure"].startswith("bonus alone")
+        if one["goal"] or one["figure"].startswith(_BESIDE)
     )
     return _table(("figure", "ratio", "95 % interval", "goal", "holds"), rows)
 
@@ -64,14 +65,16 @@ def machine() -> str:
     """What the figures were measured on."""
     results = [json.loads(path.read_text()) for path in sorted(RESULTS.glob("*.json"))]
     results = [result for result in results if isinstance(result, dict)]
-    found = results[0]["machine"]
+    machine, threads = results[0]["machine"], results[0]["threads"]
     dates = sorted({result["date"] for result in results})
-    packages = found["packages"]
-    versions = ", ".join(f"{name} {packages[name]}" for name in ("ray", "torch", "faiss-cpu"))
+    packages = ", ".join(
+        f"{name} {version}"
+        for name, version in machine["packages"].items()
+        if version and name != "rllib_rise"
+    )
     return (
-        f"{found['processor']}, {found['cores']} cores, {results[0]['threads']} thread per "
-        f"process, Python {found['python']}, {versions}; "
-        f"{', '.join(dates)}.\n"
+        f"{machine['processor']}, {machine['cores']} cores, {threads} thread per process, Python "
+        f"{machine['python']}; {packages}; {', '.join(dates)}.\n"
     )
 
 
@@ -97,19 +100,35 @@ def profile() -> str:
 
 def methods() -> str:
     """What each method costs on Atari."""
+    result = json.loads((RESULTS / "methods.json").read_text())
+    over = {
+        one["figure"].split()[4]: f"{one['ratio']:.2f} [{one['low']:.2f}, {one['high']:.2f}]"
+        for one in result["figures"]
+    }
     rows = []
-    for row in _measured("methods")["rows"]:
-        bonus = row["method"] != "none"
+    for row in result["measured"]["rows"]:
+        method = row["method"]
+        bonus = method != "none"
         rows.append(
             (
-                row["method"],
+                method,
                 f"{row['steps_per_second']:,.0f}",
-                f"{1000 * row['intrinsic_seconds']:,.0f}" if bonus else "",
+                f"{np.median(row['seconds']):.2f}",
+                over.get(method, ""),
+                f"{row['intrinsic_seconds']:.3f}" if bonus else "",
                 f"{row['intrinsic_megabytes']:.1f}" if bonus else "",
                 f"{row['peak_megabytes']:,.0f}",
             )
         )
-    titles = ("method", "steps per second", "bonus, ms per update", "MB kept", "peak MB of process")
+    titles = (
+        "method",
+        "steps per second",
+        "seconds per iteration",
+        "over none's",
+        "of them bonus",
+        "MB kept by it",
+        "MB of the process",
+    )
     return _table(titles, rows)
 
 
@@ -118,7 +137,8 @@ def growth() -> str:
     rows = _measured("growth")["rows"]
     dimensions = sorted({row["m"] for row in rows})
     cells = {
-        (row["n"], row["m"]): f"{row['seconds']:.3g} s, {row['megabytes']:.0f} MB" for row in rows
+        (row["n"], row["m"]): f"{np.median(row['seconds']):.3g} s, {max(row['megabytes']):.0f} MB"
+        for row in rows
     }
     titles = ("N", *(f"m = {m}" for m in dimensions))
     return _table(
@@ -146,9 +166,10 @@ def scaling() -> str:
             str(row["runners"]),
             f"{row['steps_per_second']:,.0f}",
             f"{row['efficiency']:.2f}",
+            f"{1000 * row['driver_seconds']:.0f}",
             f"{1000 * row['learner_seconds']:.0f}",
             f"{1000 * row['bonus_seconds']:.1f}",
-            f"{100 * row['bonus_share']:.1f} %",
+            f"{100 * row['bonus_share']:.2f} %",
         )
         for row in _measured("scaling")["rows"]
     )
@@ -156,6 +177,7 @@ def scaling() -> str:
         "env runners",
         "steps per second",
         "efficiency",
+        "leading, ms",
         "update, ms",
         "bonus, ms",
         "its share",
@@ -164,29 +186,34 @@ def scaling() -> str:
 
 
 def model() -> str:
-    """When the learner takes half of an iteration, if every env runner has a core of its own.
+    """From how many env runners on one process computes for half of every iteration.
 
-    An iteration with n env runners takes W + L(n). W, waiting for episodes, is what one of them
-    takes. Of L, the update without its search of neighbours is a line through the table above; the
-    search, which small batches do not show, is c N^2 for N transitions, by the table of larger
-    batches.
+    With n env runners that have cores of their own an iteration takes W + P(n). W, waiting for
+    their steps, is what it takes with one of them. P is what the process computes that leads and
+    learns: a line through the table above, and c N^2 for the search of neighbours among N
+    transitions, which small batches do not show, by the table of larger ones.
     """
     measured = _measured("scaling")
     rows, steps = measured["rows"], measured["steps_per_runner"]
     runners = np.array([row["runners"] for row in rows])
-    updates = np.array([row["learner_seconds"] for row in rows])
-    waits = np.array([np.median(row["seconds"]) for row in rows]) - updates
-    (wait, waited), (update, started) = (np.polyfit(runners, one, 1) for one in (waits, updates))
-    known = [row for row in _measured("growth")["rows"] if (row["n"], row["m"]) == _SEARCH]
-    search = known[0]["seconds"] / known[0]["n"] ** 2
+    [known] = [row for row in _measured("growth")["rows"] if (row["n"], row["m"]) == _SEARCH]
+    search = np.median(known["seconds"]) / known["n"] ** 2
     square = search * steps**2
-    even = max(np.roots([square, update, started - waited]).real)  # L(n) = W
+    updates = np.array([row["learner_seconds"] for row in rows]) - square * runners**2
+    leads = np.array([row["driver_seconds"] for row in rows])
+    (lead, lead_first), (update, update_first) = (
+        np.polyfit(runners, one, 1) for one in (leads, updates)
+    )
+    first = lead_first + update_first
+    waits = np.median(rows[0]["seconds"]) - (first + lead + update + square)
+    even = max(np.roots([square, lead + update, first - waits]).real)  # P(n) = W
     return (
-        f"Waiting for episodes takes {waited:.2f} s, and here, where all share two cores, "
-        f"{1000 * wait:.1f} ms more for each env runner; an update takes {1000 * started:.0f} ms "
-        f"and {1000 * update:.1f} ms for each; the search of neighbours {search:.1g} s times the "
-        "square of the batch. If env runners had cores of their own, the learner would take half "
-        f"of an iteration from about {even:,.0f} of them on: {started + update * even:.2f} s of "
+        f"Waiting for {steps} steps takes {waits:.2f} s. Leading takes {1000 * lead_first:.1f} ms "
+        f"and {1000 * lead:.1f} ms for each env runner, an update {1000 * update_first:.1f} ms and "
+        f"{1000 * update:.1f} ms for each; the search of neighbours {search:.1g} s times the "
+        "square of the batch. If env runners had cores of their own, the process that leads and "
+        f"learns would compute for half of every iteration from about {even:,.0f} of them on: "
+        f"{lead_first + lead * even:.2f} s of leading, {update_first + update * even:.2f} s of "
         f"updates and {square * even**2:.2f} s of searching, for {even * steps:,.0f} transitions.\n"
     )
 

@@ -26,10 +26,10 @@ app = typer.Typer(
 )
 console = Console()
 _INTERRUPTED = 130  # what typer makes of Ctrl-C
-# What is left to do after Ctrl-C.
+# What is left to do after Ctrl-C; other commands begin again.
 _GOES_ON = {
-    "play": "the same command begins again",
-    "reproduce": "the same command goes on",
+    **dict.fromkeys(("train", "compare", "tune"), "with --resume it goes on"),
+    "reproduce": "the same command goes on (maze, atari, bullet) or begins again (the others)",
     "submit": "what was submitted goes on; the same command with --follow shows it again",
 }
 # Click's class, or that of the copy of click which newer typers bring.
@@ -43,13 +43,26 @@ Overrides = Annotated[
     typer.Option(
         "--set",
         metavar="KEY=VALUE",
-        help="Change a setting: alpha=0.5 (short for intrinsic.alpha), rllib.lr=1e-4, env.size=10.",
+        help="Change a setting: alpha=0.5 (short for intrinsic.alpha), rllib.lr=1e-4, env.size=10. "
+        "May be repeated.",
     ),
 ]
 Out = Annotated[Path | None, typer.Option(help="Where to write; by default under runs/.")]
 Resume = Annotated[bool, typer.Option("--resume", help="Go on where it was interrupted.")]
 Seed = Annotated[int | None, typer.Option(help="Overrides the file's seed.")]
-CheckpointEvery = Annotated[int, typer.Option(min=1, help="Iterations between checkpoints.")]
+CheckpointEvery = Annotated[
+    int,
+    typer.Option(
+        min=1, help="Iterations between checkpoints; a run also makes one every five minutes."
+    ),
+]
+Address = Annotated[
+    str | None,
+    typer.Option(help="Use a running Ray cluster: `auto`, or HOST:PORT of its head node."),
+]
+Explore = Annotated[
+    bool, typer.Option("--explore", help="Sample actions instead of taking the likeliest ones.")
+]
 Restarts = Annotated[
     int,
     typer.Option(
@@ -68,7 +81,7 @@ def train(
     checkpoint_every: CheckpointEvery = 50,
     keep: Annotated[int, typer.Option(min=1, help="Checkpoints to keep.")] = 2,
     restarts: Restarts = 0,
-    address: Annotated[str | None, typer.Option(help="A running Ray cluster.")] = None,
+    address: Address = None,
 ) -> None:
     """Train one run and write its report."""
     _restarting(restarts)
@@ -101,7 +114,7 @@ def train(
     _warn(result.pop("warnings", []))
     for name, value in result.items():
         nothing = "never" if name == "first_goal_steps" else "no episode ended"
-        text = nothing if value is None else f"{value:,.4g}"
+        text = nothing if value is None else _number(value)
         console.print(f"{name:>18}  {text}", highlight=False)
     _point_to(report.write_report([directory]))
 
@@ -110,7 +123,7 @@ def train(
 def evaluate(
     checkpoint: Annotated[Path, typer.Argument(help="A run directory, or a checkpoint in one.")],
     episodes: Annotated[int, typer.Option(help="Number of episodes.")] = 10,
-    explore: Annotated[bool, typer.Option("--explore", help="Sample actions.")] = False,
+    explore: Explore = False,
 ) -> None:
     """Run episodes with a trained policy; returns are the environment's own."""
     from rllib_rise.experiments import session
@@ -122,7 +135,7 @@ def evaluate(
     with session.ray_session():
         result = run_evaluation(found, episodes=episodes, explore=explore)
     for name, value in result.items():
-        text = value if isinstance(value, str) else f"{value:,.4g}"
+        text = value if isinstance(value, str) else _number(value)
         console.print(f"{name:>12}  {text}", soft_wrap=True)
 
 
@@ -132,8 +145,10 @@ def play(
     out: Annotated[
         Path | None, typer.Option(help="A .gif or .mp4; by default play.gif in the run directory.")
     ] = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="By default the run's.")] = None,
-    explore: Annotated[bool, typer.Option("--explore", help="Sample actions.")] = False,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Of the episode; by default the run's own.")
+    ] = None,
+    explore: Explore = False,
     max_steps: Annotated[
         int, typer.Option(min=1, help="Cut the episode after this many steps.")
     ] = 1000,
@@ -162,7 +177,7 @@ def play(
     if result.pop("cut"):
         _warn([f"the episode goes on; it was cut after {max_steps:,} steps (--max-steps)"])
     for name, value in result.items():
-        text = value if isinstance(value, str) else f"{value:,.4g}"
+        text = value if isinstance(value, str) else _number(value)
         console.print(f"{name:>12}  {text}", soft_wrap=True, highlight=False, markup=False)
 
 
@@ -226,7 +241,7 @@ def tune(
     ] = None,
     checkpoint_every: CheckpointEvery = 10,
     restarts: Restarts = 0,
-    address: Annotated[str | None, typer.Option(help="A running Ray cluster.")] = None,
+    address: Address = None,
 ) -> None:
     """Sweep settings with Ray Tune, every one of them over several seeds."""
     _restarting(restarts)
@@ -256,9 +271,9 @@ def tune(
         raise failure
     rows = results.setting_rows(results.write_results(directory), asked.search.metric)
     console.print(display.plain_table("settings, the best first", rows[:10]))
-    best = directory / "best.yaml"
-    if best.exists():
-        console.print(f"best: rise train {best}", soft_wrap=True, highlight=False, markup=False)
+    if (directory / "best.yaml").exists():
+        command = results.best_command(directory)
+        console.print(f"best: {command}", soft_wrap=True, highlight=False, markup=False)
     else:
         _warn([f"there is no best setting: no trial has a {asked.search.metric} at its end"])
     _point_to(report.write_report([directory]))
@@ -280,7 +295,7 @@ def submit(
     ] = "http://127.0.0.1:8265",
     name: Annotated[
         str | None,
-        typer.Option(help="Of the run's folder; by default made from file, method and seed."),
+        typer.Option(help="Name of the run's folder; by default made from file, method and seed."),
     ] = None,
     set_: Overrides = [],  # noqa: B006
     seed: Seed = None,
@@ -293,7 +308,7 @@ def submit(
         bool, typer.Option("--follow", help="Show its output, and end with its exit code.")
     ] = False,
 ) -> None:
-    """Send a run or a sweep to a Ray cluster; again, to go on with it."""
+    """Send a run or a sweep to a Ray cluster. The same command later goes on with it."""
     from rllib_rise.experiments.submit import address as addresses
 
     token = addresses.allow_token()
@@ -331,7 +346,13 @@ def report_(
     runs: Annotated[
         list[Path], typer.Argument(help="Run directories, one comparison, or one sweep.")
     ],
-    out: Annotated[Path | None, typer.Option(help="The page to write.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="The page to write: by default report.html, in the directory if there is one, "
+            "here if there are several."
+        ),
+    ] = None,
 ) -> None:
     """Write one self-contained HTML page about runs, a comparison or a sweep."""
     from rllib_rise.experiments import report
@@ -342,7 +363,10 @@ def report_(
 @app.command()
 def bench(
     only: Annotated[
-        str, typer.Option(help="Comma-separated parts: bonus, growth, training, ...")
+        str,
+        typer.Option(
+            help="Parts, by commas: bonus, growth, training, methods, phase1, profile, scaling."
+        ),
     ] = "all",
     full: Annotated[
         bool, typer.Option("--full", help="More turns and larger sizes, for committed results.")
@@ -370,7 +394,7 @@ def bench(
     names = list(suites.SUITES) if only == "all" else [name.strip() for name in only.split(",")]
     if gpu:
         names = list(suites.ON_REQUEST)
-    with nullcontext() if gpu else session.ray_session():
+    with session.ray_session() if {*names} - {*suites.ON_REQUEST} else nullcontext():
         summary = suites.run_suites(
             names,
             folder,
@@ -378,7 +402,7 @@ def bench(
             threads=threads,
             on_progress=lambda line: console.print(line, soft_wrap=True, highlight=False),
         )
-    console.print(display.summary_table(summary))
+    console.print(display.summary_table(summary, form))
     _warn([f"not measured: {line}" for line in suites.skipped(folder)])
     console.print(f"results: {folder}", soft_wrap=True, highlight=False, markup=False)
 
@@ -392,7 +416,7 @@ def reproduce(
         str, typer.Option(help="small (minutes), workstation (hours), paper (a cluster).")
     ] = "small",
     out: Out = None,
-    address: Annotated[str | None, typer.Option(help="A running Ray cluster.")] = None,
+    address: Address = None,
 ) -> None:
     """Make a figure or a table of the paper again.
 
@@ -447,6 +471,11 @@ def _restarting(restarts: int) -> None:
     raise SystemExit(run_with_restarts(sys.argv[1:], restarts, lambda line: _warn([line])))
 
 
+def _number(value: float) -> str:
+    """Four digits, and of large numbers all that are before the point."""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
 def _write(text: str) -> None:
     sys.stdout.write(text)
     sys.stdout.flush()
@@ -483,7 +512,7 @@ def main() -> None:
         raise SystemExit(LOST if isinstance(error, LostProcessError) else 2) from None
     except (KeyboardInterrupt, typer.Abort):
         command = "".join(sys.argv[1:2])
-        console.print(f"interrupted; {_GOES_ON.get(command, 'with --resume it goes on')}")
+        console.print(f"interrupted; {_GOES_ON.get(command, 'the same command begins again')}")
         raise SystemExit(_INTERRUPTED) from None
 
 

@@ -64,14 +64,17 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
         return
     from rllib_rise.experiments.run_directory import versions
 
-    file, today = Path(os.environ[RELIABILITY]), date.today().isoformat()
-    tests = json.loads(file.read_text())["tests"] if file.exists() else {}
+    file, machine = Path(os.environ[RELIABILITY]), versions()
+    told = {"date": date.today().isoformat(), "commit": machine.pop("commit")}
+    before = json.loads(file.read_text()) if file.exists() else {}
+    # What another machine or other versions gave is not this one's.
+    tests = before["tests"] if before.get("machine") == machine else {}
     for outcome in ("failed", "error"):
         for report in terminalreporter.stats.get(outcome, []):
             tests.pop(report.nodeid, None)
     for report in terminalreporter.stats.get("passed", []):
         if report.user_properties:
-            tests[report.nodeid] = {"date": today, **dict(report.user_properties)}
-    found = {"machine": versions(), "tests": dict(sorted(tests.items()))}
+            tests[report.nodeid] = {**told, **dict(report.user_properties)}
+    found = {"machine": machine, "tests": dict(sorted(tests.items()))}
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps(found, indent=1) + "\n")

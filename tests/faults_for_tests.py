@@ -40,6 +40,8 @@ class Walk(gym.Env):
 
     def __init__(self, fault: str = "none") -> None:
         self.fault, self.all_steps = fault, 0
+        if fault == "cannot be made" and faulty():
+            raise ValueError("the simulator is not installed")
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None):
         super().reset(seed=seed)
@@ -51,6 +53,8 @@ class Walk(gym.Env):
         self.all_steps += 1
         if self.fault == "raises at once" and faulty():
             raise ValueError("the simulator has no licence")
+        while self.fault == "hangs at once" and faulty():
+            time.sleep(1.0)
         if self.all_steps > _HEALTHY_STEPS and faulty():
             if self.fault == "raises":
                 raise ValueError("the simulator has lost its licence")

@@ -18,6 +18,8 @@ from typing import Any
 
 from rllib_rise.errors import RiseError
 
+OURS, OURS_PROFILED, STABLE_BASELINES = "ours", "ours, profiled", "stable-baselines3"
+
 _START_SECONDS = 900.0
 _ITERATION_SECONDS = 600.0
 _WARM_UP = 1  # and one more, which `in_turn` does not keep
@@ -29,13 +31,15 @@ class Entry:
 
     Attributes:
         task: `Atari` or `Hopper`.
-        trainer: `ours`, `ours, profiled` or `stable-baselines3`.
+        trainer: `OURS`, `OURS_PROFILED` or `STABLE_BASELINES`.
         changes: Settings other than the config's, by dotted paths.
+        keeps_memory: Whether our learners may tune what becomes of freed memory.
     """
 
     task: str
-    trainer: str = "ours"
+    trainer: str = OURS
     changes: Mapping[str, Any] | None = None
+    keeps_memory: bool = True
 
 
 class Contestant:
@@ -121,7 +125,9 @@ def _serve(connection: Connection, entry: Entry, threads: int, ray_address: str)
     torch.set_num_threads(threads)
     silence_rllib()
     logging.getLogger("ray").setLevel(logging.ERROR)
-    with_ray = entry.trainer != "stable-baselines3"
+    if not entry.keeps_memory:
+        os.environ["MALLOC_"] = "tuned by nobody"  # any variable of this kind
+    with_ray = entry.trainer != STABLE_BASELINES
     try:
         with ray_session(address=ray_address) if with_ray else nullcontext():
             _train_as_told(connection, entry)

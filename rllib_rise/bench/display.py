@@ -9,9 +9,15 @@ from rich.table import Table
 _SIGNS = {True: "[green]yes[/]", False: "[red]no[/]", None: ""}
 
 
-def summary_table(summary: list[dict[str, Any]]) -> Table:
+_TITLES = {
+    "quick": "ratios and their 95 % intervals, of one start; another one may be outside",
+    "full": "ratios and their 95 % intervals",
+}
+
+
+def summary_table(summary: list[dict[str, Any]], form: str) -> Table:
     """Each figure with its interval, its goal, and whether the whole interval reaches it."""
-    table = Table(title="ratios and their 95 % intervals", title_justify="left")
+    table = Table(title=_TITLES[form], title_justify="left")
     table.add_column("figure")
     for title in ("ratio", "interval", "goal"):
         table.add_column(title, justify="right", no_wrap=True)

@@ -14,6 +14,7 @@ from rllib_rise.rllib.ppo import RISEPPOConfig
 
 _WAIT = 0.02
 _STEPS = 25
+_SIZE = 128
 _GOAL_AT = 8
 _RUNNERS = {"quick": (2, 8), "full": (2, 4, 8, 16)}
 _TURNS = 6
@@ -22,7 +23,7 @@ _TURNS = 6
 class Waiting(gym.Env):
     """Each step waits, as a simulator on another machine would; observations are noise."""
 
-    observation_space = gym.spaces.Box(-np.inf, np.inf, (8,), np.float32)
+    observation_space = gym.spaces.Box(-np.inf, np.inf, (_SIZE,), np.float32)
     action_space = gym.spaces.Discrete(2)
 
     def __init__(self, config: dict[str, Any] | None = None) -> None:
@@ -43,7 +44,42 @@ class Waiting(gym.Env):
         return self._noise(), 0.0, False, self._steps >= 100, {}
 
     def _noise(self) -> np.ndarray:
-        return self.np_random.normal(size=8).astype(np.float32)
+        return self.np_random.normal(size=_SIZE).astype(np.float32)
+
+
+class _Watched:
+    """A training with so many env runners, and what its iterations consist of.
+
+    Attributes:
+        told: Of every iteration the seconds of its update and of the bonus in it, and those that
+            the driver computes for besides the update.
+    """
+
+    def __init__(self, runners: int) -> None:
+        self._algorithm = _algorithm(runners)
+        self._group = self._algorithm.learner_group
+        self._update, self._group.update = self._group.update, self._timed_update
+        self.told: dict[str, list[float]] = {"update": [], "bonus": [], "driver": []}
+
+    def iterate(self) -> None:
+        """Train for an iteration."""
+        began, self._updating = time.process_time(), 0.0
+        result = self._algorithm.train()
+        self.told["driver"].append(time.process_time() - began - self._updating)
+        learner = result["learners"]["default_policy"]
+        self.told["bonus"].append(float(learner["intrinsic_seconds"]))
+
+    def _timed_update(self, *args: Any, **kwargs: Any) -> Any:
+        began, computing = time.perf_counter(), time.process_time()
+        try:
+            return self._update(*args, **kwargs)
+        finally:
+            self.told["update"].append(time.perf_counter() - began)
+            self._updating += time.process_time() - computing
+
+    def stop(self) -> None:
+        """End it."""
+        self._algorithm.stop()
 
 
 def scaling(
@@ -56,62 +92,63 @@ def scaling(
     """
     starts: dict[int, list[dict[str, list[float]]]] = {number: [] for number in _RUNNERS[form]}
     for start in range(STARTS[form]):
-        one = _algorithm(1)
+        one = _Watched(1)
         try:
             for number, measured in starts.items():
                 on_progress(f"scaling, start {start + 1} of {STARTS[form]}: {number} env runners")
                 measured.append(_compared(one, number))
         finally:
             one.stop()
-    rows, figures = [], []
-    for number, measured in starts.items():
-        seconds = by_name(measured)
+    compared = {number: by_name(measured) for number, measured in starts.items()}
+    figures = []
+    for number, seconds in compared.items():
         title = f"scaling: efficiency of {number} env runners"
         goal = ">= 0.85" if number == _GOAL_AT else None
-        figure = ratio_over_starts(title, seconds["one"], seconds["several"], goal)
-        figures.append(figure)
-        rows.append(_row(number, seconds, figure.ratio))
+        figures.append(ratio_over_starts(title, seconds["one"], seconds["several"], goal))
+    most = max(compared)
+    title = f"scaling: the bonus' share of an iteration with {most} env runners over that with one"
+    several, single = (_shares(compared[most], which) for which in ("several", "one"))
+    rows = [_row(1, compared[most], "one", 1.0)]
+    rows += [
+        _row(number, seconds, "several", figure.ratio)
+        for (number, seconds), figure in zip(compared.items(), figures, strict=True)
+    ]
+    figures.append(ratio_over_starts(title, several, single))
     return figures, {"rows": rows, "step_seconds": _WAIT, "steps_per_runner": _STEPS}
 
 
-def _compared(one: Any, number: int) -> dict[str, list[float]]:
-    """Seconds of iterations with one runner and with several, of the latter's updates and bonus."""
-    several = _algorithm(number)
-    bonus: list[float] = []
-    updates: list[float] = []
-    update = several.learner_group.update
-
-    def timed_update(*args: Any, **kwargs: Any) -> Any:
-        began = time.perf_counter()
-        try:
-            return update(*args, **kwargs)
-        finally:
-            updates.append(time.perf_counter() - began)
-
-    def iterate() -> None:
-        result = several.train()
-        bonus.append(float(result["learners"]["default_policy"]["intrinsic_seconds"]))
-
-    several.learner_group.update = timed_update
+def _compared(one: _Watched, number: int) -> dict[str, list[float]]:
+    """Seconds of iterations with one runner and with several, and what they consist of."""
+    several = _Watched(number)
     try:
-        seconds = in_turn({"one": one.train, "several": iterate}, turns=_TURNS)
+        seconds = in_turn({"one": one.iterate, "several": several.iterate}, turns=_TURNS)
     finally:
         several.stop()
-    # in_turn does not keep the first.
-    return {**seconds, "updates": updates[-_TURNS:], "bonus": bonus[-_TURNS:]}
+    for name, watched in (("one", one), ("several", several)):
+        # in_turn does not keep the first.
+        seconds |= {f"{name}: {part}": told[-_TURNS:] for part, told in watched.told.items()}
+    return seconds
 
 
-def _row(number: int, seconds: dict[str, list[list[float]]], efficiency: float) -> dict[str, Any]:
-    iteration, bonus = median(seconds["several"]), median(seconds["bonus"])
+def _shares(seconds: dict[str, list[list[float]]], which: str) -> list[list[float]]:
+    pairs = zip(seconds[f"{which}: bonus"], seconds[which], strict=True)
+    return [(np.array(bonus) / np.array(iteration)).tolist() for bonus, iteration in pairs]
+
+
+def _row(
+    number: int, seconds: dict[str, list[list[float]]], which: str, efficiency: float
+) -> dict[str, Any]:
+    iteration, bonus = median(seconds[which]), median(seconds[f"{which}: bonus"])
     return {
         "runners": number,
         "seconds_of_one": seconds["one"],
-        "seconds": seconds["several"],
+        "seconds": seconds[which],
         "efficiency": efficiency,
         "steps_per_second": number * _STEPS / iteration,
         "bonus_seconds": bonus,
         "bonus_share": bonus / iteration,
-        "learner_seconds": median(seconds["updates"]),
+        "learner_seconds": median(seconds[f"{which}: update"]),
+        "driver_seconds": median(seconds[f"{which}: driver"]),
     }
 
 

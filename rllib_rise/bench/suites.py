@@ -12,8 +12,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from rllib_rise.bench.backends import on_cpu, on_gpu
 from rllib_rise.bench.distances import bonus_alone
-from rllib_rise.bench.gpu import on_gpu
 from rllib_rise.bench.growth import growth
 from rllib_rise.bench.measure import Figure
 from rllib_rise.bench.profile import profile
@@ -34,8 +34,8 @@ SUITES: dict[str, Suite] = {
     "profile": profile,
     "scaling": scaling,
 }
-ON_REQUEST: dict[str, Suite] = {"gpu": on_gpu}
-"""Parts that not every machine can measure."""
+ON_REQUEST: dict[str, Suite] = {"backends": on_cpu, "gpu": on_gpu}
+"""Parts that decide nothing for users, or that not every machine can measure."""
 FOLDERS = {"quick": Path("runs/bench"), "full": Path("benchmarks/results")}
 """Where each form writes by default."""
 _PACKAGES = ("ale-py", "pybullet", "stable-baselines3", "rllte-core")
@@ -64,7 +64,13 @@ def run_suites(
     chosen, known = list(names), SUITES | ON_REQUEST
     for name in chosen:
         if name not in known:
-            raise ConfigError(f"{name!r} is no part of the benchmark: {', '.join(SUITES)}")
+            raise ConfigError(f"{name!r} is no part of the benchmark: {', '.join(known)}")
+    for other in _results(out):
+        if other["part"] not in chosen and (other["form"], other["threads"]) != (form, threads):
+            raise ConfigError(
+                f"{out} has {other['part']} in the {other['form']} form with {other['threads']} "
+                "threads, which would stand beside these: choose another --out"
+            )
     out.mkdir(parents=True, exist_ok=True)
     for name in chosen:
         figures, measured = known[name](threads, form, on_progress)
@@ -85,27 +91,25 @@ def run_suites(
 
 def _command(name: str, out: Path, form: str, threads: int) -> str:
     full = "--full " if form == "full" else ""
-    part = "--gpu" if name in ON_REQUEST else f"--only {name}"
+    part = "--gpu" if name == "gpu" else f"--only {name}"
     where = "" if out == FOLDERS[form] else f" --out {out}"
     return f"rise bench {full}{part} --threads {threads}{where}"
 
 
 def summary(folder: Path) -> list[dict[str, Any]]:
     """The figures of all parts in a folder, in the order of `SUITES`, then `ON_REQUEST`."""
-    files = [folder / f"{name}.json" for name in SUITES | ON_REQUEST]
-    return [
-        figure
-        for file in files
-        if file.exists()
-        for figure in json.loads(file.read_text())["figures"]
-    ]
+    return [figure for result in _results(folder) for figure in result["figures"]]
 
 
 def skipped(folder: Path) -> list[str]:
     """What could not be measured, and why."""
-    found = []
-    for name in SUITES:
-        file = folder / f"{name}.json"
-        if file.exists() and (reason := json.loads(file.read_text())["measured"].get("skipped")):
-            found.append(f"{name}: {reason}")
-    return found
+    return [
+        f"{result['part']}: {reason}"
+        for result in _results(folder)
+        if (reason := result["measured"].get("skipped"))
+    ]
+
+
+def _results(folder: Path) -> list[dict[str, Any]]:
+    files = [folder / f"{name}.json" for name in SUITES | ON_REQUEST]
+    return [json.loads(file.read_text()) for file in files if file.exists()]

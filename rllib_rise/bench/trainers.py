@@ -10,6 +10,7 @@ import torch
 from ray.rllib.algorithms.ppo.torch.ppo_torch_learner import PPOTorchLearner
 from torch import Tensor, nn
 
+from rllib_rise.bench.contestants import OURS, OURS_PROFILED, STABLE_BASELINES
 from rllib_rise.bench.parts import Parts
 from rllib_rise.errors import MissingExtraError, RiseError
 from rllib_rise.experiments.schema import Experiment, build_config, load_experiment
@@ -40,9 +41,11 @@ class Trainer(Protocol):
 def make_trainer(task_name: str, kind: str, changes: dict[str, Any]) -> Trainer:
     """The trainer of an `Entry`."""
     experiment = task(task_name, changes)
-    if kind == "stable-baselines3":
+    if kind == STABLE_BASELINES:
         return StableBaselinesTrainer(experiment)
-    return OurTrainer(experiment, profiled=kind == "ours, profiled")
+    if kind not in (OURS, OURS_PROFILED):
+        raise ValueError(f"{kind!r} is no trainer")
+    return OurTrainer(experiment, profiled=kind == OURS_PROFILED)
 
 
 def task(name: str, changes: dict[str, Any]) -> Experiment:

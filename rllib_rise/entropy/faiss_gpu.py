@@ -80,7 +80,8 @@ def gpu_candidates(points: Tensor, width: int) -> tuple[Tensor, Tensor]:
     """Indices of the `width` nearest [n, width], the point itself among them, and bounds [n].
 
     The tensors are FAISS's input and output as they are, on torch's current stream of their device.
-    Its memory is bounded by the queries of one call and by the cap on temporary memory.
+    FAISS reserves as much temporary memory as it is allowed to, and may ask for more where one call
+    needs it, which its number of queries bounds.
     """
     if width > _MAX_WIDTH:
         return torch_candidates(points, width)

@@ -48,6 +48,7 @@ class Check:
 def examine() -> list[Check]:
     """Look at everything; a check that fails is a finding and never an exception."""
     checks: dict[str, Callable[[], Finding]] = {
+        "rllib_rise": _rllib_rise,
         "python": _python,
         "machine": _machine,
         "ray": _ray,
@@ -68,6 +69,14 @@ def _guarded(check: Callable[[], Finding]) -> Finding:
     except Exception as error:
         reason = (str(error).strip().splitlines() or [""])[0]
         return "bad", f"the check failed with {type(error).__name__}: {reason}"
+
+
+def _rllib_rise() -> Finding:
+    from rllib_rise.experiments.run_directory import versions
+
+    found = versions()
+    commit = f", commit {found['commit']}" if found["commit"] else ""
+    return "ok", f"{found['packages']['rllib_rise']}{commit}"
 
 
 def _python() -> Finding:

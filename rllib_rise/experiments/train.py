@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import threading
 import time
 import traceback
@@ -22,6 +23,8 @@ from rllib_rise.experiments.same_experiment import check_same
 from rllib_rise.experiments.schema import Experiment, check
 from rllib_rise.experiments.shared_storage import check_shared
 from rllib_rise.experiments.training import Training
+
+logger = logging.getLogger(__name__)
 
 _SAVE_SECONDS = 300
 
@@ -115,18 +118,16 @@ def train(
 
 
 def _failed(run: RunDirectory, error: Exception) -> Exception:
-    """What to tell of an error that is not ours; its traceback is kept for whoever can fix it.
-
-    Where there is no run yet, because something could not be built, the error stays as it is.
-    """
-    if not run.exists:
-        return error
-    with contextlib.suppress(OSError):  # which may be what it is all about
-        run.error.write_text("".join(traceback.format_exception(error)))
+    """What to tell of an error that is not ours; its traceback is kept for whoever can fix it."""
     cause: BaseException = getattr(error, "cause", None) or error
     while (before := cause.__cause__ or cause.__context__) is not None:
         cause = before  # RLlib raises errors of its own where environments fail
     told = ": ".join([type(cause).__name__, *str(cause).strip().splitlines()[-1:]])
+    if not run.exists:
+        logger.error("the traceback:", exc_info=error)
+        return RunFailedError(f"the run could not be built: {told}. Nothing was written")
+    with contextlib.suppress(OSError):  # which may be what it is all about
+        run.error.write_text("".join(traceback.format_exception(error)))
     return RunFailedError(
         f"the run failed with {told}. The traceback is in {run.error}; once fixed, --resume goes on"
     )

@@ -29,5 +29,7 @@ def keep_freed_memory() -> bool:
     if any(name.startswith(("MALLOC_", "GLIBC_TUNABLES")) for name in os.environ):
         return False
     mallopt = ctypes.CDLL(None).mallopt
-    done = mallopt(_MMAP_THRESHOLD, _OWN_MAPPING_BYTES), mallopt(_TRIM_THRESHOLD, _KEPT_BYTES)
-    return all(done)
+    # Either of them fixes the other's default, so that one alone may be worse than none.
+    return bool(
+        mallopt(_MMAP_THRESHOLD, _OWN_MAPPING_BYTES) and mallopt(_TRIM_THRESHOLD, _KEPT_BYTES)
+    )

@@ -17,13 +17,25 @@ from rllib_rise.bench.measure import (
 
 
 def test_the_ratio_is_the_median_over_pairs():
-    figure = ratio_of("x", [2, 4, 6, 100], [1, 2, 2, 1])
-    assert figure.ratio == 2.5
-    assert figure.low <= figure.ratio <= figure.high
+    figure = ratio_of("x", [2, 4, 6, 100, 1, 1], [1, 2, 2, 1, 1, 2])
+    assert (figure.low, figure.ratio, figure.high) == (0.5, 2, 100)
+
+
+@pytest.mark.parametrize("pairs", [6, 15, 40])
+def test_the_interval_of_a_median_holds_it_as_often_as_said(pairs: int):
+    logs = np.random.default_rng(0).standard_cauchy((4000, pairs)).clip(-50, 50)
+    figures = [ratio_of("x", np.exp(row), np.ones(pairs)) for row in logs]
+    held = np.mean([figure.low <= 1 <= figure.high for figure in figures])
+    assert 0.945 < held < 0.985
+
+
+def test_five_pairs_have_no_interval():
+    with pytest.raises(ValueError, match="5 pairs have no interval"):
+        ratio_of("x", [1.0] * 5, [1.0] * 5)
 
 
 def test_what_slows_both_drops_out():
-    slow = [1.0, 5.0, 2.0, 7.0]
+    slow = [1.0, 5.0, 2.0, 7.0, 3.0, 9.0]
     figure = ratio_of("x", [3 * value for value in slow], slow)
     assert (figure.low, figure.ratio, figure.high) == (3, 3, 3)
 
@@ -41,7 +53,7 @@ def test_starts_count_as_one_each_and_their_spread_is_the_interval():
 
 
 def test_one_start_has_the_interval_of_its_turns():
-    slow, fast = [2.0, 3.0, 2.5, 2.1], [1.0, 1.1, 0.9, 1.0]
+    slow, fast = [2.0, 3.0, 2.5, 2.1, 2.2, 2.0], [1.0, 1.1, 0.9, 1.0, 1.0, 1.2]
     assert ratio_over_starts("x", [slow], [fast]) == ratio_of("x", slow, fast)
 
 

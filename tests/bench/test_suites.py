@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from rllib_rise.bench.backends import compared
 from rllib_rise.bench.contestants import Entry, contest
-from rllib_rise.bench.gpu import device_against_cpu
 from rllib_rise.bench.growth import growth
 from rllib_rise.bench.suites import SUITES, run_suites, skipped, summary
 from rllib_rise.bench.training import NO_BONUS
@@ -38,18 +38,33 @@ def test_an_unknown_part_is_refused(tmp_path: Path):
         run_suites(["bonuses"], tmp_path, form="quick", threads=1, on_progress=print)
 
 
+def test_results_of_other_conditions_do_not_stand_side_by_side(tmp_path: Path):
+    other = {"part": "growth", "form": "quick", "threads": 2, "figures": [], "measured": {}}
+    (tmp_path / "growth.json").write_text(json.dumps(other))
+    with pytest.raises(ConfigError, match="growth in the quick form with 2 threads"):
+        run_suites(["bonus"], tmp_path, form="quick", threads=1, on_progress=print)
+    assert not (tmp_path / "bonus.json").exists()
+
+
+@pytest.mark.slow
 def test_memory_grows_less_than_the_square_of_the_batch():
-    _, measured = growth(1, "quick", lambda line: None)
-    largest = max(row["megabytes"] for row in measured["rows"])
+    [figure], measured = growth(1, "quick", lambda line: None)
     n = max(row["n"] for row in measured["rows"])
-    assert largest < n * n * 4 / 2**20 / 2
+    most = max(max(row["megabytes"]) for row in measured["rows"] if row["n"] == n)
+    assert figure.ratio == pytest.approx(most / 1000, rel=0.5)
+    assert most < n * n * 4 / 1e6 / 20  # a twentieth of a matrix of all distances
 
 
-def test_a_device_is_measured_against_the_cpu():
-    figures, measured = device_against_cpu("cpu", [(64, 3)], 1, 3, lambda line: None)
-    (row,) = measured["rows"]
-    assert {"cpu: torch", "cpu: auto"} <= set(row["seconds"])
-    assert all(one.ratio > 0 for one in figures)
+def test_backends_are_measured_in_turn_and_over_torch():
+    pytest.importorskip("faiss")
+    figures, measured = compared("cpu", [(64, 3), (2048, 3)], 1, 6, lambda line: None)
+    few, many = (row["seconds"] for row in measured["rows"])
+    assert list(few) == ["cpu: torch", "cpu: torch+faiss", "cpu: faiss"]
+    assert all(many[name] > seconds for name, seconds in few.items())
+    assert [one.figure for one in figures[:2]] == [
+        f"64 x 3: cpu: {name}, its time over that of torch on cpu"
+        for name in ("torch+faiss", "faiss")
+    ]
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")

@@ -28,6 +28,7 @@ def test_the_networks_have_the_same_parameters(trainers: Any):
     module = ours.learner_group._learner.module["default_policy"]
 
     def shapes(network: Any) -> list[tuple[int, ...]]:
+        # Two networks each, in whatever order.
         return sorted(tuple(one.shape) for one in network.parameters())
 
     assert shapes(theirs.policy) == shapes(module)
@@ -44,6 +45,8 @@ def test_rollouts_and_epochs_are_the_same(trainers: Any):
     assert theirs.max_grad_norm == config.grad_clip
     assert theirs.clip_range(1.0) == config.clip_param
     assert theirs.lr_schedule(1.0) == config.lr
+    assert theirs.ent_coef == config.entropy_coeff
+    assert theirs.vf_coef == config.vf_loss_coeff
     (theirs_shape,) = {theirs.observation_space.shape}
     module = ours.learner_group._learner.module["default_policy"]
     assert sorted(theirs_shape) == sorted(module.observation_space.shape)

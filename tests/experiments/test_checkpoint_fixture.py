@@ -23,14 +23,18 @@ from rllib_rise.experiments.training import Training
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 sys.path.insert(0, str(FIXTURES))
 
-from make_checkpoint import ARCHIVE, BATCH, RECORDED, describe  # noqa: E402
+from make_checkpoint import ARCHIVES, BATCH, RECORDED, describe  # noqa: E402
 
 
-@pytest.fixture
-def run(tmp_path: Path) -> RunDirectory:
-    with tarfile.open(ARCHIVE) as archive:
+@pytest.fixture(params=ARCHIVES, ids=lambda path: path.name)
+def run(request: pytest.FixtureRequest, tmp_path: Path) -> RunDirectory:
+    with tarfile.open(request.param) as archive:
         archive.extractall(tmp_path / "run", filter="data")
     return RunDirectory(tmp_path / "run")
+
+
+def test_the_first_archive_is_there():
+    assert "checkpoint-1.tar.xz" in [archive.name for archive in ARCHIVES]
 
 
 @pytest.mark.usefixtures("ray_cluster")

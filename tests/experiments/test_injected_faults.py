@@ -49,6 +49,18 @@ ENDS = {
         ("env.fault=raises at once", *REMOTE),
         "no env runner has taken a step for",
     ),
+    "environments that hang on all env runners in Phase 1": (
+        ("env.fault=hangs at once", "k=auto", "warmup_steps=256", *REMOTE),
+        "Phase 1 got 0 of 256 steps (intrinsic.warmup_steps) from 2 env runners, which were lost",
+    ),
+    "an environment that raises in Phase 1": (
+        ("env.fault=raises at once", "k=auto", "warmup_steps=256"),
+        "from the local env runner; environments failed: ValueError: the simulator has no licence",
+    ),
+    "an environment that cannot be made": (
+        ("env.fault=cannot be made",),
+        "the run could not be built: ValueError: the simulator is not installed",
+    ),
     "an encoder's fit that fails": (
         ("intrinsic.method=faults_for_tests:FailingFit", "k=auto", "warmup_steps=256"),
         "module 'default_policy': the fit of Phase 1 failed with RuntimeError: out of memory",

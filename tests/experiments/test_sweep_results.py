@@ -106,6 +106,7 @@ def test_the_best_setting_is_a_file_for_training(out: Path):
     write_results(out)
     best = load_experiment(out / "best.yaml")
     assert (best.intrinsic["alpha"], best.intrinsic["lambda_0"]) == (0.5, 0.01)
+    assert best.seed not in {trial.seed for trial in read_trials(out)}
     assert best.stop.env_steps == 1000
 
 

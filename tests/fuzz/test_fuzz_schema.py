@@ -121,12 +121,12 @@ def texts(draw: st.DrawFn, folder: str) -> bytes:
     return b"\n".join(lines)
 
 
-@fuzz(slow=1000, content=texts("configs"))
+@fuzz(slow=1000, accepted=0.02, content=texts("configs"))
 def test_any_bytes_are_read_or_refused(content):
     reads_back(from_file(content, load_experiment))
 
 
-@fuzz(slow=500, content=texts("tune_experiments"))
+@fuzz(slow=500, accepted=0.01, content=texts("tune_experiments"))
 def test_any_bytes_of_a_sweep_are_read_or_refused(content):
     read_sweep(content)
 

@@ -19,8 +19,13 @@ from rllib_rise.errors import RiseError
 FEW = 20
 
 
-def fuzz(*, slow: int, **strategies: SearchStrategy[Any]) -> Callable[[Callable[..., Any]], Any]:
+def fuzz(
+    *, slow: int, accepted: float = 0.1, **strategies: SearchStrategy[Any]
+) -> Callable[[Callable[..., Any]], Any]:
     """Make a test of a property: with `FEW` examples, and marked `slow` with as many as said.
+
+    Of many examples at least the share `accepted` must be accepted: whoever refuses everything
+    never makes a mistake.
 
     How many examples really ran, and how many of them were refused with one of our errors, goes
     into the JSON file that the environment variable RISE_RELIABILITY names.
@@ -48,6 +53,8 @@ def fuzz(*, slow: int, **strategies: SearchStrategy[Any]) -> Callable[[Callable[
                 suppress_health_check=list(HealthCheck),
             )(given(**strategies)(counted))()
             name = check.__name__.removeprefix("test_").replace("_", " ")
+            if most > FEW:
+                assert counts["accepted"] >= accepted * sum(counts.values()), counts
             record_property("fuzz", {"property": name, "examples": sum(counts.values()), **counts})
 
         test.__doc__ = check.__doc__

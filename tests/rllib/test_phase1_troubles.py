@@ -93,10 +93,9 @@ def test_a_runner_that_fails_is_done_without(build):
 
 
 @pytest.mark.slow
-def test_a_runner_that_does_not_answer_is_waited_for_once(build, monkeypatch):
-    monkeypatch.setattr(drive, "_ROUND_SECONDS", 8.0)
-    monkeypatch.setattr(drive, "_DISMISS_SECONDS", 0.5)
-    algorithm = build(config(runners=2, kind="second hangs"))
+def test_a_runner_that_does_not_answer_is_waited_for_once(build):
+    patient = config(runners=2, kind="second hangs").env_runners(sample_timeout_s=0.8)
+    algorithm = build(patient)
     started = time.monotonic()
     report = algorithm.prepare_intrinsic()
     assert report.modules[DEFAULT_MODULE_ID].figures["observations"] == WARMUP

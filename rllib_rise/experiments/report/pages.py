@@ -36,7 +36,7 @@ from rllib_rise.experiments.run_directory import write_text
 _HOW_TO_READ = """Coverage is the share of the reachable cells that a run
 visited at least once; return is that of the episodes in the last tenth of a run. IQM is the mean
 of the middle half of the seeds (of all, below four). Brackets hold 95&nbsp;% intervals over seeds;
-below five seeds they are symmetric and may leave the possible range. Where two intervals overlap,
+below five seeds they are symmetric. Where two intervals overlap,
 these runs do not settle which method is better. P(x &gt; y) is the probability that a run of the
 method beats a run of the baseline, 0.5 being a tie. All environment steps count, whatever they
 were used for."""

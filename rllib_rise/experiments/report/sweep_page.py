@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,13 @@ from rllib_rise.experiments.report.panels import Panel, figure_section
 from rllib_rise.experiments.report.runs import read_run
 from rllib_rise.experiments.report.sweep_charts import Response, draw_pair, draw_response
 from rllib_rise.experiments.statistics import bootstrap_interval
-from rllib_rise.experiments.sweep.results import Setting, Trial, read_sweep, write_results
+from rllib_rise.experiments.sweep.results import (
+    Setting,
+    Trial,
+    best_command,
+    read_sweep,
+    write_results,
+)
 from rllib_rise.experiments.sweep.space import short
 
 _SHOWN = 10
@@ -65,11 +70,19 @@ def _headline(found: Sequence[Setting], metric: str) -> list[str]:
         finished = any(trial.run.finished for setting in found for trial in setting.trials)
         text = f"No finished trial has a {metric}." if finished else "No trial is finished yet."
         return [paragraph("note", text)]
-    rivals = [s for s in found[1:] if s.metric and _overlap(s, best)]
+    alike = _as_finished(found)
     text = f"<b>{escape(best.label)}</b> has the highest {metric}, {_interval(best)}"
+    if len(alike) < len(found):
+        text += f", of the {len(alike)} settings with {best.finished} finished seeds"
+    rivals = [setting for setting in alike[1:] if _overlap(setting, best)]
     if rivals:
-        text += f", but not clearly above {len(rivals)} of the {len(found) - 1} others"
+        text += f", but not clearly above {len(rivals)} of the {len(alike) - 1} others"
     return [paragraph("headline", f"{text}.")]
+
+
+def _as_finished(found: Sequence[Setting]) -> list[Setting]:
+    """The settings of which as many seeds are finished as of the first, best first."""
+    return [s for s in found if s.metric is not None and s.finished == found[0].finished]
 
 
 def _overlap(one: Setting, other: Setting) -> bool:
@@ -180,10 +193,10 @@ def _pairs(trials: Sequence[Trial], paths: Sequence[str], metric: str) -> list[P
 
 def _extremes(found: Sequence[Setting]) -> list[Panel]:
     """Learning curves of the best and the worst setting."""
-    finished = [setting for setting in found if setting.metric is not None]
-    if len(finished) < 2:
+    alike = _as_finished(found)
+    if len(alike) < 2:
         return []
-    chosen = {_BEST: finished[0], _WORST: finished[-1]}
+    chosen = {_BEST: alike[0], _WORST: alike[-1]}
     groups = {
         name: [read_run(trial.run.path) for trial in setting.trials]
         for name, setting in chosen.items()
@@ -196,8 +209,7 @@ def _extremes(found: Sequence[Setting]) -> list[Panel]:
 
 
 def _command(out: Path) -> str:
-    command = shlex.join(["rise", "train", str(out / "best.yaml"), "--out", "NEW_FOLDER"])
-    return f"<pre>{escape(command)}</pre>"
+    return f"<pre>{escape(best_command(out))}</pre>"
 
 
 def _key(value: Any) -> Any:

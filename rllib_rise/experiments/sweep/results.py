@@ -2,13 +2,14 @@
 
 <out>/trials.csv     a row per trial: values, seed, state, final figures, cost
 <out>/settings.csv   a row per setting: the metric over its seeds
-<out>/best.yaml      the best setting, as `rise train` takes it
+<out>/best.yaml      the best setting, with a seed that the sweep has not used, for `rise train`
 """
 
 from __future__ import annotations
 
 import json
 import math
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -141,11 +142,18 @@ def write_results(out: Path) -> list[Setting]:
     found = settings(trials, metric)
     write_rows(out / "settings.csv", setting_rows(found, metric))
     if found[0].metric is not None:
-        best = sweep.with_values(found[0].values, sweep.experiment.seed).resolved()
+        # What wins a sweep is partly lucky in its seeds.
+        unused = sweep.experiment.seed + sweep.search.seeds
+        best = sweep.with_values(found[0].values, unused).resolved()
         seeds = f"{found[0].finished} of {len(found[0].trials)} seeds finished"
         text = f"# The best setting of a sweep: {found[0].label} ({seeds}).\n"
         write_text(out / "best.yaml", text + yaml.safe_dump(best, sort_keys=False))
     return found
+
+
+def best_command(out: Path) -> str:
+    """How to train with the best setting."""
+    return shlex.join(["rise", "train", str(out / "best.yaml"), "--out", str(out / "best")])
 
 
 def setting_rows(found: Sequence[Setting], metric: str) -> list[dict[str, Any]]:

@@ -14,7 +14,7 @@ from typing import Any
 import ray
 
 from rllib_rise.bonuses import FitReport
-from rllib_rise.errors import RiseError
+from rllib_rise.errors import LostProcessError, RiseError
 from rllib_rise.rllib.phase1 import fit as on_learner
 from rllib_rise.rllib.phase1.cache import FitCache
 from rllib_rise.rllib.phase1.collect import collect, dismiss
@@ -27,8 +27,8 @@ OnProgress = Callable[[str], None]
 # Observations travel in this many parts, so that there is never a second copy of them all.
 _ROUNDS = 10
 _MOST_ROUNDS = 3 * _ROUNDS
-_ROUND_SECONDS = 1800.0
-_DISMISS_SECONDS = 60.0
+# How many times the time for a batch of training a round may take.
+_ROUND_TIMEOUTS = 10
 _MOST_ERRORS = 3
 
 
@@ -124,7 +124,7 @@ def _collect_and_fit(
 def _collect(algorithm: Any, steps: int, on_progress: OnProgress) -> int:
     """Take `steps` steps, a tenth at a time, and hand the observations to the first learner."""
     runners, learners = algorithm.env_runner_group, algorithm.learner_group
-    local = algorithm.config.num_env_runners == 0
+    local, timeout = algorithm.config.num_env_runners == 0, algorithm.config.sample_timeout_s
     taken, errors, left_out = 0, list[tuple[int, str]](), set[int]()
     try:
         for round_number in range(_MOST_ROUNDS):
@@ -138,7 +138,7 @@ def _collect(algorithm: Any, steps: int, on_progress: OnProgress) -> int:
                 partial(collect, num_steps=share, round_number=round_number),
                 local_env_runner=local,
                 remote_worker_ids=None if local else asked,
-                timeout_seconds=None if local else _ROUND_SECONDS,
+                timeout_seconds=None if local else _ROUND_TIMEOUTS * timeout,
             )
             # Silent once is enough: each further round would wait for the same time again.
             left_out |= {*asked} - {result["runner"] for result in results}
@@ -156,13 +156,15 @@ def _collect(algorithm: Any, steps: int, on_progress: OnProgress) -> int:
     finally:
         # A runner that hangs must not hold up the rest.
         runners.foreach_env_runner(
-            dismiss, local_env_runner=local, timeout_seconds=None if local else _DISMISS_SECONDS
+            dismiss, local_env_runner=local, timeout_seconds=None if local else timeout
         )
-    reason = f": {errors[-1][1]}" if errors else ", were lost, or did not answer"
-    raise RiseError(
-        f"Phase 1 got {taken:,} of {steps:,} steps (intrinsic.warmup_steps) from "
-        f"{'the local env runner' if local else f'{algorithm.config.num_env_runners} env runners'}"
-        f"; they failed{reason}"
+    whose = "the local env runner" if local else f"{algorithm.config.num_env_runners} env runners"
+    got = f"Phase 1 got {taken:,} of {steps:,} steps (intrinsic.warmup_steps) from {whose}"
+    if errors:
+        raise RiseError(f"{got}; environments failed: {errors[-1][1]}")
+    raise LostProcessError(
+        f"{got}, which were lost, or took more than {_ROUND_TIMEOUTS * timeout:g} s for a tenth of "
+        f"them: environments hang, or rllib.sample_timeout_s={timeout:g} is too little"
     )
 
 
@@ -191,7 +193,7 @@ def _values(results: Any, expected: int) -> list[Any]:
             raise value
         values.append(value)
     if len(values) != expected:
-        raise RiseError("a learner was lost during Phase 1")
+        raise LostProcessError("a learner was lost during Phase 1")
     return values
 
 
