@@ -35,7 +35,7 @@ from pathlib import Path
 import numpy as np
 from scipy import stats
 
-from rllib_rise.experiments.run_directory import versions
+from rllib_rise.experiments.run.run_directory import versions
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "results" / "same_learning.csv"
@@ -119,7 +119,7 @@ STUDIES = {
 def run(name: str) -> None:
     """Train what is missing of a study, one arm after the other."""
     study = STUDIES[name]
-    for arm, changes in {**study.arms, _UNTRAINED: _NOTHING_LEARNED}.items():
+    for arm, changes in {_UNTRAINED: _NOTHING_LEARNED, **study.arms}.items():
         if isinstance(changes, dict) or _home(name, arm)[0] != name:
             continue
         known = {int(row["seed"]) for row in _runs(name, arm)}

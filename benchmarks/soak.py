@@ -28,7 +28,7 @@ from pathlib import Path
 
 import psutil
 
-from rllib_rise.experiments.run_directory import versions
+from rllib_rise.experiments.run.run_directory import versions
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "results" / "reliability" / "soak.csv"

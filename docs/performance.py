@@ -37,16 +37,7 @@ def _table(titles: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 
 def figures() -> str:
     """Every figure that has a goal, and those that belong beside one."""
-    return _figures(RESULTS)
-
-
-def two_threads() -> str:
-    """The figures of training, with two threads per process."""
-    return _figures(RESULTS / "two_threads")
-
-
-def _figures(folder: Path) -> str:
-    summary = json.loads((folder / "summary.json").read_text())
+    summary = json.loads((RESULTS / "summary.json").read_text())
     rows = (
         (
             one["figure"],
@@ -221,7 +212,7 @@ def model() -> str:
 _MAKERS: dict[str, Callable[[], str]] = {
     maker.__name__: maker
     for maker in (
-        *(figures, two_threads, machine, speeds, profile),
+        *(figures, machine, speeds, profile),
         *(methods, growth, phase1, scaling, model),
     )
 }

@@ -6,12 +6,15 @@ figures that the page shows, are made from results/reproduce, which `rise reprod
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from rllib_rise.bench.throughput import draw as draw_speeds
+from rllib_rise.bench.throughput import speeds
 from rllib_rise.experiments.reproduce import contours, deep, maze, theory
 from rllib_rise.experiments.reproduce.record import write_figure
 from rllib_rise.experiments.tables import read_rows
@@ -19,6 +22,7 @@ from rllib_rise.experiments.tables import read_rows
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "reproduction.md"
 RESULTS = ROOT / "results" / "reproduce"
+BENCHMARK = ROOT / "benchmarks" / "results"
 _MARKERS = re.compile(r"(<!-- reproduction: ([\w/]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 Row = dict[str, Any]
@@ -116,7 +120,11 @@ def deep_table(name: str) -> str:
 
 def throughput() -> str:
     """Steps per second of the paper's methods."""
-    return _table(read_rows(RESULTS / "throughput" / "throughput.csv"))
+    return _table(_speeds())
+
+
+def _speeds() -> list[Row]:
+    return speeds(json.loads((BENCHMARK / "methods.json").read_text())["measured"])
 
 
 def _limit(value: float) -> str:
@@ -148,6 +156,7 @@ def figures() -> dict[Path, str]:
             read_rows(RESULTS / "contours" / "contours.csv")
         ),
         RESULTS / "theory" / "theory.svg": theory.draw(bounds, covers),
+        BENCHMARK / "throughput.svg": draw_speeds(_speeds()),
         RESULTS / "maze" / "maze.svg": maze.draw(read_rows(RESULTS / "maze" / "summary.csv")),
         **{
             RESULTS / name / "curves.svg": deep.draw_curves(

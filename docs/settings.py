@@ -17,7 +17,7 @@ from typing import get_args, get_origin
 from pydantic import BaseModel
 
 from rllib_rise.bonuses import RISE, Bonus, BonusSettings, Need, parse_settings, resolve_bonus
-from rllib_rise.experiments.rows import COLUMNS
+from rllib_rise.experiments.run.rows import COLUMNS
 from rllib_rise.experiments.schema import EnvSpec, Experiment, StopSpec
 from rllib_rise.experiments.sweep.schema import Search
 from rllib_rise.rllib.registration import ALGORITHMS

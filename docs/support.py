@@ -14,7 +14,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE.parent / "tests"))
+sys.path.insert(0, str(HERE.parent / "tests" / "common"))
 
 from small_algorithms import NAMES  # noqa: E402
 from support_cases import ABSENT, CASES, FOR_ALL, REFUSED, WORKS  # noqa: E402

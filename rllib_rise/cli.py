@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from rllib_rise.errors import ConfigError, LostProcessError, RiseError
-from rllib_rise.experiments.restarts import LOST, die_with_parent, is_child, run_with_restarts
+from rllib_rise.experiments.run.restarts import LOST, die_with_parent, is_child, run_with_restarts
 
 app = typer.Typer(
     help="State-entropy exploration for Ray RLlib. Begin with `rise train configs/maze.yaml` and "
@@ -86,8 +86,8 @@ def train(
     """Train one run and write its report."""
     _restarting(restarts)
     from rllib_rise.experiments import display, report, resources, schema, session
+    from rllib_rise.experiments.run.train import train as run_training
     from rllib_rise.experiments.submit.environment import differences
-    from rllib_rise.experiments.train import train as run_training
     from rllib_rise.rllib.phase1.cache import CACHE_FOLDER
 
     session.silence_rllib()

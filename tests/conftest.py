@@ -20,10 +20,11 @@ import pytest
 import torch
 
 RELIABILITY = "RISE_RELIABILITY"
-HERE = str(Path(__file__).parent)
-sys.path.insert(0, HERE)
+# What several tests use.
+COMMON = str(Path(__file__).parent / "common")
+sys.path.insert(0, COMMON)
 # What is tested is this tree, whatever else is installed; and workers find the environments here.
-PATHS = os.pathsep.join([str(Path(__file__).parent.parent), HERE])
+PATHS = os.pathsep.join([str(Path(__file__).parent.parent), COMMON])
 torch.set_num_threads(1)
 
 
@@ -62,7 +63,7 @@ def build() -> Iterator[Callable[[Any], Any]]:
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     if RELIABILITY not in os.environ:
         return
-    from rllib_rise.experiments.run_directory import versions
+    from rllib_rise.experiments.run.run_directory import versions
 
     file, machine = Path(os.environ[RELIABILITY]), versions()
     told = {"date": date.today().isoformat(), "commit": machine.pop("commit")}

@@ -11,9 +11,9 @@ import pytest
 from command_line import environment
 from pages import PAGES, ROOT, blocks, languages, pages_with
 
-from rllib_rise.experiments.plain_data import parse_yaml
 from rllib_rise.experiments.schema import build_config, parse_experiment
 from rllib_rise.experiments.sweep.schema import load_sweep
+from rllib_rise.experiments.yaml_files import parse_yaml
 
 EXPERIMENT = {"env": "CartPole-v1", "stop": {"env_steps": 100}}
 # What takes an hour as it is printed, and what needs packages and an account elsewhere.

@@ -11,8 +11,8 @@ import pytest
 from ray.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
 
 from rllib_rise.errors import ConfigError, MissingExtraError
+from rllib_rise.experiments.run.train import train
 from rllib_rise.experiments.schema import build_config, check, load_experiment
-from rllib_rise.experiments.train import train
 
 CONFIGS = Path(__file__).parents[1] / "configs"
 FILES = sorted(CONFIGS.rglob("*.yaml"))

@@ -21,6 +21,7 @@ NOT_RUN = {
     r"--address auto": "needs a cluster; tests/cluster has one",
     r"^(ray|kubectl) |sbatch": "need machines elsewhere; see tests/test_cluster_files.py",
     r"^make ": "makes an environment of its own; then it runs the tests, or compares as others do",
+    r"^\. \.venv": "lets a shell find `rise`; tests call it by its module",
     r"pip install": "changes the environment that the tests run in",
 }
 SMALL_SWEEP = {"grid: [1, 2, 3, 5, 8, 15, auto]": "grid: [5, auto]", "seeds: 5": "seeds: 1"}

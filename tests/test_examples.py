@@ -1,9 +1,10 @@
-"""The programs in examples/ run as their headers say, here with few steps."""
+"""The programs in examples/ run as their headers say, most of them with few steps here."""
 
 from __future__ import annotations
 
 import ast
 import re
+import runpy
 import shlex
 import subprocess
 import sys
@@ -27,12 +28,12 @@ def how_to_run(name: str) -> list[list[str]]:
     return [shlex.split(re.sub(r"\[.*?\]", "", line)) for line in lines.splitlines()]
 
 
-def run(name: str) -> list[str]:
+def run(name: str, steps: str | None = STEPS) -> list[str]:
     """What a program prints."""
     [[python, program]] = how_to_run(name)
     assert (python, ROOT / program) == ("python", EXAMPLES[name])
     done = subprocess.run(
-        [sys.executable, program, "--steps", STEPS],
+        [sys.executable, program, *(() if steps is None else ("--steps", steps))],
         cwd=ROOT,
         env=environment(),
         capture_output=True,
@@ -49,14 +50,15 @@ def test_every_example_has_a_test():
 
 @pytest.mark.slow
 def test_own_environment():
+    """As long as its header says: then the treasure is found with RISE, and not without."""
     found = {
         line.split()[0]: [float(word) for word in line.split()[1:]]
-        for line in run("own_environment")
+        for line in run("own_environment", steps=None)
     }
     assert found.keys() == {"none", "rise"}
-    for returns in found.values():
-        assert len(returns) == 10
-        assert all(-0.01 <= value <= 1 for value in returns)
+    assert [len(returns) for returns in found.values()] == [10, 10]
+    assert max(found["none"]) < 0.01
+    assert max(found["rise"]) > 0.9
 
 
 @pytest.mark.slow
@@ -81,3 +83,15 @@ def test_own_bonus(tmp_path: Path):
     [metrics] = tmp_path.glob("runs/maze-*/metrics.csv")
     bonus = [row["intrinsic_reward_mean"] for row in read_rows(metrics)]
     assert 0 < bonus[-1] < bonus[0]  # the more was seen, the less is new
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("ray_cluster")
+def test_a_sweep_from_python(tmp_path: Path):
+    program = runpy.run_path(str(ROOT / "tune_experiments" / "alpha.py"))
+    results = program["sweep"](2048, alphas=[0.0, 0.5], seeds=[0], storage=str(tmp_path))
+    assert not results.errors
+    found = {result.config["intrinsic_settings"]["alpha"]: result.metrics for result in results}
+    assert sorted(found) == [0.0, 0.5]
+    for metrics in found.values():
+        assert metrics["learners"][program["MODULE"]]["intrinsic_reward_mean"] > 0

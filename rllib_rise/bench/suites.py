@@ -20,7 +20,7 @@ from rllib_rise.bench.profile import profile
 from rllib_rise.bench.scaling import scaling
 from rllib_rise.bench.training import against_others, all_methods, phase1
 from rllib_rise.errors import ConfigError
-from rllib_rise.experiments.run_directory import versions, write_json
+from rllib_rise.experiments.run.run_directory import versions, write_json
 
 OnProgress = Callable[[str], None]
 Suite = Callable[[int, str, OnProgress], tuple[list[Figure], dict[str, Any]]]

@@ -22,9 +22,17 @@ def throughput(
 ) -> list[tuple[str, list[dict[str, Any]]]]:
     """Train with each of the paper's methods in turn, and draw how fast they were; Ray must run."""
     _, measured = all_methods(threads, _FORMS[scale], on_progress)
+    rows = speeds(measured)
+    write_rows(out / "throughput.csv", rows)
+    write_figure(out / "throughput.svg", draw(rows))
+    return [("SpaceInvaders, medians over iterations in turn", rows)]
+
+
+def speeds(measured: dict[str, Any]) -> list[dict[str, Any]]:
+    """A row for each of the paper's methods, from what `all_methods` has measured."""
     found = {row["method"]: row for row in measured["rows"]}
     plain = found["none"]["seconds"]
-    rows = [
+    return [
         {
             "method": name,
             "steps per second": round(found[method]["steps_per_second"], 1),
@@ -34,9 +42,6 @@ def throughput(
         }
         for method, name in METHODS.items()
     ]
-    write_rows(out / "throughput.csv", rows)
-    write_figure(out / "throughput.svg", draw(rows))
-    return [("SpaceInvaders, medians over iterations in turn", rows)]
 
 
 def draw(rows: list[dict[str, Any]]) -> str:

@@ -39,7 +39,7 @@ class Actions:
         else:
             raise ConfigError(
                 f"method {method!r} reads actions, and knows Discrete, MultiDiscrete and Box; the "
-                f"action space is {space}"
+                f"action space is {space}: choose a method that does not, such as rise or rnd"
             )
         if self._choices is None:
             assert isinstance(space, gym.spaces.Box)

@@ -119,5 +119,8 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
 def _checked(cls: Any, name: str) -> type[Bonus]:
     if not (isinstance(cls, type) and issubclass(cls, Bonus)):
-        raise ConfigError(f"intrinsic.method={name!r} is no subclass of rllib_rise.bonuses.Bonus")
+        raise ConfigError(
+            f"intrinsic.method={name!r} is no subclass of rllib_rise.bonuses.Bonus, "
+            "which a bonus must derive from (docs/bonuses.md)"
+        )
     return cls

@@ -52,7 +52,7 @@ class RIDE(Bonus):
     logged: ClassVar = {
         "ride_inverse_loss": "of the last minibatch",
         "ride_forward_loss": "of the last minibatch",
-        "ride_visits": "mean number of visits whose root the batch's bonuses were divided by",
+        "ride_visits": "mean number of visits; the bonus is divided by its root",
     }
 
     def __init__(

@@ -15,7 +15,6 @@ import json
 import math
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,14 +22,16 @@ import ray
 
 from rllib_rise.bonuses.registry import NONE
 from rllib_rise.errors import ConfigError, RiseError, RunDirectoryError
+from rllib_rise.experiments.progress import PlannedRun, RunProgress
 from rllib_rise.experiments.resources import needed_cpus
-from rllib_rise.experiments.run_directory import (
+from rllib_rise.experiments.run.run_directory import (
     RunDirectory,
     already_there,
     holds_something,
     versions,
     write_json,
 )
+from rllib_rise.experiments.run.same_experiment import refuse_changes
 from rllib_rise.experiments.schema import Experiment, parse_experiment
 from rllib_rise.experiments.statistics import (
     Interval,
@@ -44,26 +45,6 @@ from rllib_rise.rllib.phase1.cache import CACHE_FOLDER
 FIGURES = {"coverage": (0.0, 1.0), "return": (-math.inf, math.inf)}
 BEYOND_BUDGET = "> budget"
 _POLL_SECONDS = 1.0
-
-
-@dataclass(frozen=True)
-class PlannedRun:
-    """One run of a comparison."""
-
-    method: str
-    seed: int
-    directory: Path
-
-
-@dataclass(frozen=True)
-class RunProgress:
-    """How far a comparison is."""
-
-    entry: PlannedRun
-    env_steps: int
-    budget: int
-    state: str
-    coverage: float | None
 
 
 def entries(out: Path, methods: Sequence[str], seeds: Sequence[int]) -> list[PlannedRun]:
@@ -110,7 +91,8 @@ def compare(
     if failures:
         lines = "; ".join(f"{e.method} seed {e.seed}: {reason}" for e, reason in failures)
         raise RiseError(
-            f"{len(failures)} of {len(todo)} runs failed ({lines}); fix that and --resume"
+            f"{len(failures)} of {len(todo)} runs failed ({lines}). The others are finished; once "
+            "that is fixed, --resume goes on"
         )
     return summarise(out)
 
@@ -196,10 +178,7 @@ def _open(
         if not resume:
             raise already_there(out)
         before = read_comparison(out)
-        if before["experiment"] != asked["experiment"]:
-            raise RunDirectoryError(
-                f"{out} was started with another experiment: choose another place with --out"
-            )
+        refuse_changes(out, before["experiment"], asked["experiment"])
         asked["methods"] = list(dict.fromkeys([*before["methods"], *methods]))
         asked["seeds"] = sorted({*before["seeds"], *seeds})
     out.mkdir(parents=True, exist_ok=True)
@@ -238,7 +217,7 @@ def _run_all(
 
 @ray.remote(num_cpus=1, max_retries=0)
 def _run_one(data: dict[str, Any], directory: str, cache: str) -> None:
-    from rllib_rise.experiments.train import train
+    from rllib_rise.experiments.run.train import train
 
     experiment = parse_experiment(data)
     run = RunDirectory(Path(directory))
@@ -275,7 +254,7 @@ def _last_row(run: RunDirectory) -> dict[str, str]:
 
 def _figures(finished: list[dict[str, Any]]) -> dict[str, Any]:
     return {
-        figure: {**_as_json(within(bootstrap_interval([values]), *bounds)), "runs": len(values)}
+        figure: {**_as_json(bootstrap_interval([values]).within(*bounds)), "runs": len(values)}
         for figure, bounds in FIGURES.items()
         if (values := _values(finished, figure))
     }
@@ -290,11 +269,6 @@ def _goal_figures(finished: list[dict[str, Any]], budget: int) -> dict[str, Any]
         "reached": sum(step is not None for step in steps),
         "median_steps": _as_json(censored_median(steps, budget=budget)),
     }
-
-
-def within(interval: Interval, lowest: float, highest: float) -> Interval:
-    """Cut off what the figure cannot reach: with few seeds intervals are wider than its range."""
-    return replace(interval, low=max(interval.low, lowest), high=min(interval.high, highest))
 
 
 def _as_json(interval: Interval) -> dict[str, Any]:

@@ -15,7 +15,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from rllib_rise.experiments.compare import BEYOND_BUDGET, RunProgress
+from rllib_rise.experiments.compare import BEYOND_BUDGET
+from rllib_rise.experiments.progress import RunProgress
 
 _BAR = 40
 _LINE_SECONDS = 15

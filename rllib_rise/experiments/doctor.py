@@ -72,7 +72,7 @@ def _guarded(check: Callable[[], Finding]) -> Finding:
 
 
 def _rllib_rise() -> Finding:
-    from rllib_rise.experiments.run_directory import versions
+    from rllib_rise.experiments.run.run_directory import versions
 
     found = versions()
     commit = f", commit {found['commit']}" if found["commit"] else ""

@@ -17,8 +17,8 @@ from ray.rllib.utils.metrics import (
 
 from rllib_rise.envs.figures import EPISODE_FIGURES
 from rllib_rise.errors import ConfigError, RunDirectoryError
-from rllib_rise.experiments.checkpoints import list_checkpoints, verify, warn_of_strangers
-from rllib_rise.experiments.run_directory import RunDirectory
+from rllib_rise.experiments.run.checkpoints import list_checkpoints, verify, warn_of_strangers
+from rllib_rise.experiments.run.run_directory import RunDirectory
 from rllib_rise.experiments.schema import build_config, parse_experiment
 
 

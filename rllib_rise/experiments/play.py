@@ -20,11 +20,11 @@ from ray.rllib.utils.metrics import ENV_RUNNER_RESULTS, NUM_ENV_STEPS_SAMPLED_LI
 from rllib_rise.encoders.base import image_layout, is_image
 from rllib_rise.envs.figures import EPISODE_FIGURES
 from rllib_rise.errors import ConfigError
-from rllib_rise.experiments.checkpoints import warn_of_strangers
 from rllib_rise.experiments.evaluate import find_checkpoint, policy_config
 from rllib_rise.experiments.film import Curve, Frame, check_film, draw_film, small_frame
 from rllib_rise.experiments.report.canvas import method_colors
-from rllib_rise.experiments.run_directory import RunDirectory
+from rllib_rise.experiments.run.checkpoints import warn_of_strangers
+from rllib_rise.experiments.run.run_directory import RunDirectory
 from rllib_rise.rllib.episode_bonus import episode_bonus
 
 MAX_STEPS = 1000

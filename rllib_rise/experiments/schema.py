@@ -36,7 +36,7 @@ from rllib_rise.bonuses.registry import (
 )
 from rllib_rise.envs import IDS, bullet
 from rllib_rise.errors import ConfigError, RiseError
-from rllib_rise.experiments.plain_data import check_plain, parse_yaml, read_yaml
+from rllib_rise.experiments.yaml_files import check_plain, parse_yaml, read_yaml
 
 # RLlib settings that have a place of their own in the schema.
 _ELSEWHERE = {

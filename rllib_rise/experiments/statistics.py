@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -56,6 +56,10 @@ class Interval:
     low: float
     high: float
     confidence: float
+
+    def within(self, lowest: float, highest: float) -> Interval:
+        """Cut to what the figure can reach: with few seeds intervals are wider than its range."""
+        return replace(self, low=max(self.low, lowest), high=min(self.high, highest))
 
 
 def interquartile_mean(values: FloatArray, /, *, axis: int = -1) -> Any:

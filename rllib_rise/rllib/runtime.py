@@ -283,7 +283,8 @@ class IntrinsicRuntime(Checkpointable):
         if not bool(torch.isfinite(r_hat).all()):
             raise NonFiniteError(
                 f"method {bonus.name!r} gave {count_non_finite(r_hat)} NaN or infinite rewards for "
-                f"module {module_id!r} at update {self.clock.updates}"
+                f"module {module_id!r} at update {self.clock.updates}: look for what is unusual in "
+                "its observations, or report it, if the method is one of ours"
             )
 
     def _shuffled(self, r_hat: Tensor) -> Tensor:
@@ -365,8 +366,8 @@ class IntrinsicRuntime(Checkpointable):
         """Take over a state; settings are not part of it, so the present config's stay."""
         if state["format"] != _FORMAT:
             raise ConfigError(
-                f"the checkpoint's intrinsic state has format {state['format']}, "
-                f"this version reads {_FORMAT}"
+                f"the checkpoint's intrinsic state has format {state['format']}, this version "
+                f"reads {_FORMAT}: load it with the version of rllib_rise that wrote it"
             )
         self.restored = True
         self.clock.set_state(state["clock"])
@@ -378,7 +379,8 @@ class IntrinsicRuntime(Checkpointable):
             if method != bonus.name:
                 raise ConfigError(
                     f"the checkpoint's module {module_id!r} was trained with intrinsic.method="
-                    f"{method!r}, the config says {bonus.name!r}"
+                    f"{method!r}, the config says {bonus.name!r}: set it to {method!r}, or train "
+                    "anew"
                 )
             tensors = {
                 key.rpartition("/")[2]: tensor

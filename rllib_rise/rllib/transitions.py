@@ -136,7 +136,7 @@ def _whole_episodes(module_id: str, phantoms: Tensor, chunks: Sequence[Chunk]) -
         raise ConfigError(
             f"module {module_id!r}: the batch has {found} chunks of episodes, the learner was "
             f"given {len(chunks)}: a connector has removed or added some, and this bonus cannot "
-            "tell which"
+            "tell which; take that connector out, or choose another method"
         )
 
     def column(values: list[int], dtype: torch.dtype = torch.int64) -> Tensor:

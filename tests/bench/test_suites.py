@@ -6,14 +6,18 @@ import json
 from importlib.util import find_spec
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+from scipy import stats
 
 from rllib_rise.bench.backends import compared
 from rllib_rise.bench.contestants import Entry, contest
 from rllib_rise.bench.growth import growth
+from rllib_rise.bench.measure import STARTS
 from rllib_rise.bench.suites import SUITES, run_suites, skipped, summary
-from rllib_rise.bench.training import NO_BONUS
+from rllib_rise.bench.trainers import TASKS
+from rllib_rise.bench.training import NO_BONUS, training_figures
 from rllib_rise.errors import ConfigError, RiseError
 
 RESULTS = Path(__file__).parents[2] / "benchmarks" / "results"
@@ -106,10 +110,27 @@ def test_what_a_contestant_fails_with_is_told():
         pass
 
 
-@pytest.mark.skipif(not RESULTS.exists(), reason="no results are committed")
 def test_the_committed_summary_is_that_of_the_committed_results():
     assert json.loads((RESULTS / "summary.json").read_text()) == summary(RESULTS)
+    assert not skipped(RESULTS)
+    machines = []
     for name in SUITES:
         result = json.loads((RESULTS / f"{name}.json").read_text())
         assert result["form"] == "full"
-        assert result["command"] == f"rise bench --full --only {name} --threads {result['threads']}"
+        assert result["command"] == f"rise bench --full --only {name} --threads 1"
+        commit = result["machine"].pop("commit")
+        assert not commit.endswith("+changes")
+        machines.append(result["machine"])
+    assert all(machine == machines[0] for machine in machines)
+
+
+def test_committed_ratios_are_those_of_the_committed_seconds():
+    result = json.loads((RESULTS / "training.json").read_text())
+    found = []
+    for task in TASKS:
+        seconds = result["measured"][task]["seconds"]
+        assert all(len(starts) == STARTS["full"] for starts in seconds.values())
+        found += [figure.as_json() for figure in training_figures(task, seconds)]
+        pairs = np.array(seconds["RISE-PPO"]) / np.array(seconds["PPO"])
+        assert found[-3]["ratio"] == pytest.approx(stats.gmean(np.median(pairs, axis=1)))
+    assert result["figures"] == found

@@ -13,7 +13,7 @@ import yaml
 from cluster_runs import RUN, SWEEP, Submitted
 from hosts import Hosts, missing
 
-from rllib_rise.experiments.run_directory import versions, write_json
+from rllib_rise.experiments.run.run_directory import versions, write_json
 
 _FAULTS = "RISE_FAULTS"  # a file to write what was measured into
 

@@ -10,9 +10,9 @@ from small_algorithms import ASYNCHRONOUS, NAMES, OFF_POLICY
 from rllib_rise.errors import ConfigError
 from rllib_rise.experiments.compare import compare
 from rllib_rise.experiments.evaluate import evaluate
-from rllib_rise.experiments.run_directory import RunDirectory
+from rllib_rise.experiments.run.run_directory import RunDirectory
+from rllib_rise.experiments.run.train import train
 from rllib_rise.experiments.schema import build_config, parse_experiment
-from rllib_rise.experiments.train import train
 
 pytestmark = pytest.mark.usefixtures("ray_cluster")
 

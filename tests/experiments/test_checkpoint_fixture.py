@@ -13,12 +13,12 @@ import safetensors.torch
 import yaml
 
 from rllib_rise.errors import CheckpointError, RunDirectoryError
-from rllib_rise.experiments.checkpoints import verify
 from rllib_rise.experiments.evaluate import evaluate
-from rllib_rise.experiments.run_directory import RunDirectory, write_text
+from rllib_rise.experiments.run.checkpoints import verify
+from rllib_rise.experiments.run.run_directory import RunDirectory, write_text
+from rllib_rise.experiments.run.train import train
+from rllib_rise.experiments.run.training import Training
 from rllib_rise.experiments.schema import parse_experiment
-from rllib_rise.experiments.train import train
-from rllib_rise.experiments.training import Training
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 sys.path.insert(0, str(FIXTURES))

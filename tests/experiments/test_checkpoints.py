@@ -17,12 +17,12 @@ from command_line import environment, rise
 
 from rllib_rise import __version__
 from rllib_rise.errors import CheckpointError, LostProcessError
-from rllib_rise.experiments.checkpoints import MANIFEST, verify, warn_of_strangers
 from rllib_rise.experiments.evaluate import find_checkpoint
-from rllib_rise.experiments.run_directory import RunDirectory
+from rllib_rise.experiments.run.checkpoints import MANIFEST, verify, warn_of_strangers
+from rllib_rise.experiments.run.run_directory import RunDirectory
+from rllib_rise.experiments.run.train import train
+from rllib_rise.experiments.run.training import Training
 from rllib_rise.experiments.schema import parse_experiment
-from rllib_rise.experiments.train import train
-from rllib_rise.experiments.training import Training
 
 SMALL = {
     "env": {"id": "rise/Maze-v0", "size": 6, "max_steps": 20},
@@ -170,7 +170,7 @@ _FILLS = """
 import resource, sys
 from pathlib import Path
 from rllib_rise.errors import CheckpointError
-from rllib_rise.experiments.run_directory import RunDirectory
+from rllib_rise.experiments.run.run_directory import RunDirectory
 
 def write(size):
     def write(folder):

@@ -17,6 +17,8 @@ import pytest
 import yaml
 from command_line import refused, rise
 
+from rllib_rise import cli
+
 SMALL = {
     "env": {"id": "rise/Maze-v0", "size": 5, "max_steps": 30},
     "stop": {"env_steps": 512},
@@ -123,6 +125,13 @@ def test_compare_runs_side_by_side_and_resumes(folder: Path):
     assert "small.yaml does not name count: it runs with its default settings" in more.stdout
 
 
+@pytest.mark.parametrize(
+    ("value", "text"), [(150_016, "150,016"), (24128.4, "24,128"), (0.29341, "0.2934"), (-5, "-5")]
+)
+def test_numbers_are_printed_as_people_write_them(value: float, text: str):
+    assert cli._number(value) == text
+
+
 def test_a_bonus_defined_outside_the_package_trains(folder: Path):
     page = (Path(__file__).parents[2] / "docs" / "bonuses.md").read_text()
     code = re.search(r"```python\n(.*?)```", page, re.DOTALL)
@@ -130,13 +139,13 @@ def test_a_bonus_defined_outside_the_package_trains(folder: Path):
     (folder / "my_bonus.py").write_text(code.group(1))
     done = rise(
         folder, "train", "small.yaml",
-        "--set", "method=my_bonus:CountBonus", "--set", "cell=0.5", "--set", "stop.env_steps=256",
+        "--set", "method=my_bonus:GridCount", "--set", "cell=0.5", "--set", "stop.env_steps=256",
         "--set", "rllib.num_learners=1",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr + done.stdout
-    run = folder / "runs" / "small-my_bonus.CountBonus-seed0"
+    run = folder / "runs" / "small-my_bonus.GridCount-seed0"
     last = rows(run / "metrics.csv")[-1]
-    assert float(last["count_cells"]) > 1
+    assert float(last["grid_cells"]) > 1
     assert 0 < float(last["intrinsic_reward_mean"]) < 1
 
 

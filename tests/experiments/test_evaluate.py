@@ -9,7 +9,7 @@ from ray.rllib.core import DEFAULT_MODULE_ID
 
 from rllib_rise.errors import RunDirectoryError
 from rllib_rise.experiments.evaluate import evaluate, find_checkpoint, policy_config
-from rllib_rise.experiments.run_directory import RunDirectory
+from rllib_rise.experiments.run.run_directory import RunDirectory
 from rllib_rise.experiments.schema import build_config, parse_experiment
 
 

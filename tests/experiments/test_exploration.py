@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from rllib_rise.experiments.exploration import ExplorationTracker
+from rllib_rise.experiments.run.exploration import ExplorationTracker
 
 
 class Runners:

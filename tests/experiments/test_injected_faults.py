@@ -11,7 +11,7 @@ import pytest
 import yaml
 from command_line import rise, start
 
-from rllib_rise.experiments.restarts import LOST
+from rllib_rise.experiments.run.restarts import LOST
 
 pytestmark = pytest.mark.slow
 

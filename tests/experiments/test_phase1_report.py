@@ -16,10 +16,10 @@ import pytest
 from browser import needs_browser, shown
 from test_report import Page, floats, make_comparison, make_run, read_csv
 
-from rllib_rise.experiments.phase1_files import read_phase1, write_phase1
 from rllib_rise.experiments.report import write_report
 from rllib_rise.experiments.report.panels import Panel
 from rllib_rise.experiments.report.phase1_panels import Subject, subject_panels
+from rllib_rise.experiments.run.phase1_files import read_phase1, write_phase1
 
 RATIOS = [None, 2.6, 1.9, 1.5, 1.2, 1.4, 1.3]
 MODULE = {

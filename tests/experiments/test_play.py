@@ -25,9 +25,9 @@ from rllib_rise.envs import Maze
 from rllib_rise.errors import ConfigError, RunDirectoryError
 from rllib_rise.experiments.film import Curve, draw_film, small_frame
 from rllib_rise.experiments.play import film_episode, play
-from rllib_rise.experiments.run_directory import RunDirectory
+from rllib_rise.experiments.run.run_directory import RunDirectory
+from rllib_rise.experiments.run.train import train
 from rllib_rise.experiments.schema import parse_experiment
-from rllib_rise.experiments.train import train
 
 STEPS = 30
 MAZE = {"id": "rise/Maze-v0", "size": 5, "max_steps": STEPS, "terminate_at_goal": False}

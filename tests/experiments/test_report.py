@@ -13,11 +13,11 @@ from rllib_rise.envs import generate_maze
 from rllib_rise.errors import RunDirectoryError
 from rllib_rise.experiments.compare import folder_name, summarise
 from rllib_rise.experiments.display import interval_text
-from rllib_rise.experiments.exploration import ExplorationTracker
 from rllib_rise.experiments.report import headline, write_report
 from rllib_rise.experiments.report.canvas import method_colors
 from rllib_rise.experiments.report.charts import _spread_out
-from rllib_rise.experiments.run_directory import MetricsFile, RunDirectory, write_json
+from rllib_rise.experiments.run.exploration import ExplorationTracker
+from rllib_rise.experiments.run.run_directory import MetricsFile, RunDirectory, write_json
 from rllib_rise.experiments.schema import load_experiment
 
 SIZE, BUDGET, BATCH = 5, 4000, 500
@@ -496,7 +496,7 @@ def test_labels_are_moved_apart_but_keep_their_order():
 
 class TestErrors:
     def test_not_a_run(self, tmp_path):
-        with pytest.raises(RunDirectoryError, match=r"neither a run nor a comparison.*give a dir"):
+        with pytest.raises(RunDirectoryError, match=r"is no run, comparison or sweep.*give a dir"):
             write_report([tmp_path])
 
     def test_nothing_there(self, tmp_path):

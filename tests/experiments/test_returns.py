@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from rllib_rise.experiments.returns import RecentReturns, mean_return
+from rllib_rise.experiments.run.returns import RecentReturns, mean_return
 
 
 def row(episodes: float, mean: float = math.nan) -> dict[str, float]:

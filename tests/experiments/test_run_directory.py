@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from rllib_rise.errors import RunDirectoryError
-from rllib_rise.experiments.run_directory import MetricsFile, RunDirectory
+from rllib_rise.experiments.run.run_directory import MetricsFile, RunDirectory
 
 
 def test_an_existing_directory_is_refused(tmp_path: Path):

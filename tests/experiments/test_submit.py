@@ -15,7 +15,7 @@ from ray.job_submission import JobDetails, JobStatus, JobType
 from test_cli import SMALL
 
 from rllib_rise.errors import ClusterError, ConfigError
-from rllib_rise.experiments.run_directory import COMMIT, versions
+from rllib_rise.experiments.run.run_directory import COMMIT, versions
 from rllib_rise.experiments.submit.address import allow_token, checked_address
 from rllib_rise.experiments.submit.environment import (
     SUBMITTED_WITH,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from rllib_rise.experiments.exploration import ExplorationTracker
-from rllib_rise.experiments.run_directory import MetricsFile, RunDirectory
-from rllib_rise.experiments.summary import summarise
+from rllib_rise.experiments.run.exploration import ExplorationTracker
+from rllib_rise.experiments.run.run_directory import MetricsFile, RunDirectory
+from rllib_rise.experiments.run.summary import summarise
 
 
 @pytest.mark.parametrize("warmup", [0, 10_000])

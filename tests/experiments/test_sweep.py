@@ -19,7 +19,7 @@ from command_line import finish, rise, start
 from ray import tune
 from safetensors.torch import load_file
 
-from rllib_rise.experiments.compare import RunProgress
+from rllib_rise.experiments.progress import RunProgress
 from rllib_rise.experiments.sweep.run import _SNAPSHOT_SECONDS, _optuna, run_sweep
 from rllib_rise.experiments.sweep.schema import load_sweep
 from rllib_rise.experiments.sweep.trial import SweepTrial

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from rllib_rise.experiments.compare import PlannedRun, RunProgress
+from rllib_rise.experiments.progress import PlannedRun, RunProgress
 from rllib_rise.experiments.sweep.display import SweepDisplay
 
 

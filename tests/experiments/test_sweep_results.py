@@ -13,7 +13,7 @@ from browser import needs_browser, shown
 
 from rllib_rise.errors import RunDirectoryError
 from rllib_rise.experiments.report import write_report
-from rllib_rise.experiments.run_directory import MetricsFile, RunDirectory
+from rllib_rise.experiments.run.run_directory import MetricsFile, RunDirectory
 from rllib_rise.experiments.schema import load_experiment
 from rllib_rise.experiments.sweep.results import read_trials, settings, write_results
 from rllib_rise.experiments.sweep.schema import load_sweep

@@ -22,7 +22,8 @@ from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 
 from rllib_rise import RISEPPOConfig
 from rllib_rise.rllib.modules import PaperPPOModule
-from rllib_rise.rllib.phase1.key import UndescribableError, digest, fit_key
+from rllib_rise.rllib.phase1.digest import UndescribableError, digest
+from rllib_rise.rllib.phase1.key import fit_key
 
 
 def config(**env_config):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-SCRIPT = Path(__file__).parent.parent / "users_script.py"
+SCRIPT = Path(__file__).with_name("users_script.py")
 PLACE = "# with_rise goes here\n"
 LINE = "import rllib_rise; config = rllib_rise.with_rise(config, k=5, alpha=0.1)\n"
 

@@ -30,7 +30,7 @@ class Curve:
         color: Any matplotlib colour.
         steps: Environment steps [n].
         values: What is drawn over them [n].
-        spread: Half the height of a band around the values [n].
+        band: Lower and upper ends of a band around the values, [n] each.
         kind: `main`, a thin `seed`, or a thin dashed `unfinished` seed.
     """
 
@@ -38,7 +38,7 @@ class Curve:
     color: str
     steps: Sequence[float]
     values: Sequence[float]
-    spread: Sequence[float] | None = None
+    band: tuple[Sequence[float], Sequence[float]] | None = None
     kind: Literal["main", "seed", "unfinished"] = "main"
 
 
@@ -126,11 +126,8 @@ def _draw_curve(axes: Axes, curve: Curve) -> None:
         solid_joinstyle="round",
         zorder=3 if main else 2,
     )
-    if curve.spread is not None:
-        values, spread = np.asarray(curve.values), np.asarray(curve.spread)
-        axes.fill_between(
-            curve.steps, values - spread, values + spread, color=curve.color, alpha=0.15, lw=0
-        )
+    if curve.band is not None:
+        axes.fill_between(curve.steps, *curve.band, color=curve.color, alpha=0.15, lw=0)
 
 
 def _columns(curves: Sequence[Curve]) -> int:

@@ -11,8 +11,8 @@ import numpy as np
 from rllib_rise.experiments.report.charts import Curve, draw_curves
 from rllib_rise.experiments.report.panels import Panel
 from rllib_rise.experiments.report.runs import COVERAGE, RETURN, Run, settled
-from rllib_rise.experiments.statistics import interquartile_mean
-from rllib_rise.experiments.vanishing import REWARD, as_multiples
+from rllib_rise.experiments.run.bonus_left import REWARD, as_multiples
+from rllib_rise.experiments.statistics import bootstrap_interval, interquartile_mean
 
 _SPREAD = "intrinsic_reward_std"
 _WEIGHT = "intrinsic_lambda"
@@ -33,6 +33,7 @@ _CURVES = {
         "Share of the batch whose k-th neighbour is at distance 0.",
     ),
 }
+_RANGES = {"coverage": (0.0, 1.0)}
 _SHARES = {"coverage": (0.0, 1.02), "duplicates": (0.0, 1.02)}
 _RELATIVE = (
     "intrinsic reward, 1 = at first",
@@ -43,6 +44,7 @@ _WIDE = 10
 _CROWD = 6  # of more methods, single seeds would be a tangle
 _OWN_SCALE = " Each method has its own scale."
 _GRID_POINTS = 400
+_INTERVALS = 60
 
 
 def run_curves(runs: Sequence[Run], colors: Mapping[str, str]) -> list[Panel]:
@@ -59,7 +61,7 @@ def run_curves(runs: Sequence[Run], colors: Mapping[str, str]) -> list[Panel]:
                 color=colors[run.label],
                 steps=steps,
                 values=values,
-                spread=_spread(run, column) if alone else None,
+                band=_deviation(run, column) if alone else None,
             )
             for run in runs
             for column in columns
@@ -88,14 +90,17 @@ def run_curves(runs: Sequence[Run], colors: Mapping[str, str]) -> list[Panel]:
 def comparison_curves(
     groups: Mapping[str, Sequence[Run]], colors: Mapping[str, str]
 ) -> list[Panel]:
-    """Panels with a bold line per method and a thin one per seed; `colors` are by method."""
+    """Panels with a bold line and a band per method, and a thin line per seed; by method."""
     everything = [run for runs in groups.values() for run in runs]
-    lines = "Bold: IQM over seeds. Thin: single seeds."
+    lines = "Bold: IQM over seeds, with its 95 % interval. Thin: single seeds."
     if not all(run.result for run in everything):
-        lines = "Bold: IQM over finished seeds. Thin: single seeds, dashed if unfinished."
+        lines = (
+            "Bold: IQM over finished seeds, with its 95 % interval. Thin: single seeds, dashed if "
+            "unfinished."
+        )
     crowded = len(groups) > _CROWD
     if crowded:
-        lines = "IQM over seeds."
+        lines = "IQM over seeds, with its 95 % interval."
     panels = []
     budget = max(run.config["stop"]["env_steps"] for run in everything)
     for name in ("coverage", "episode_return", "intrinsic_reward"):
@@ -114,10 +119,12 @@ def comparison_curves(
                 kind: Literal["seed", "unfinished"] = "seed" if run.result else "unfinished"
                 curves.append(Curve("", colors[method], steps, values, kind=kind))
                 data += _tidy(method, f"seed_{run.seed}", steps, values, column)
-            steps, values = _middle([_series(run, column, budget) for run in settled(runs)])
+            steps, many = _together([_series(run, column, budget) for run in settled(runs)])
             if steps:
                 label = f"{method} {_module(column)}".strip()
-                curves.append(Curve(label, colors[method], steps, values))
+                values = interquartile_mean(many, axis=0).tolist()
+                band = _interval(many, *_RANGES.get(name, (-np.inf, np.inf)))
+                curves.append(Curve(label, colors[method], steps, values, band))
                 data += _tidy(method, "iqm", steps, values, column)
         if curves:
             bold = [curve for curve in curves if curve.kind == "main"]
@@ -141,18 +148,31 @@ def _series(run: Run, column: str, budget: int) -> tuple[list[float], list[float
     return (steps, multiples) if multiples else ([], [])
 
 
-def _middle(seeds: Sequence[tuple[list[float], list[float]]]) -> tuple[list[float], list[float]]:
-    """The IQM over seeds where all of them have values, so that no seed drops out on the way."""
+def _together(
+    seeds: Sequence[tuple[list[float], list[float]]],
+) -> tuple[list[float], np.ndarray]:
+    """Seeds where all of them have values, so that none drops out on the way: [n], [seeds, n]."""
     if not seeds:
-        return [], []
+        return [], np.empty((0, 0))
     first, last = max(steps[0] for steps, _ in seeds), min(steps[-1] for steps, _ in seeds)
     grid = np.unique(np.concatenate([steps for steps, _ in seeds]))
     grid = grid[(grid >= first) & (grid <= last)]
     if grid.size > _GRID_POINTS:
         grid = grid[np.linspace(0, grid.size - 1, _GRID_POINTS).round().astype(int)]
-    values = [np.interp(grid, *seed) for seed in seeds]
-    middle = interquartile_mean(np.array(values), axis=0) if grid.size else grid
-    return grid.tolist(), middle.tolist()
+    return grid.tolist(), np.array([np.interp(grid, *seed) for seed in seeds])
+
+
+def _interval(
+    seeds: np.ndarray, lowest: float, highest: float
+) -> tuple[list[float], list[float]] | None:
+    """The 95 % interval of the IQM at every point; None for a single seed."""
+    if len(seeds) < 2:
+        return None
+    some = np.unique(np.linspace(0, seeds.shape[1] - 1, _INTERVALS).round().astype(int))
+    found = [bootstrap_interval([seeds[:, one]]).within(lowest, highest) for one in some]
+    everywhere = range(seeds.shape[1])
+    low, high = ([getattr(one, side) for one in found] for side in ("low", "high"))
+    return np.interp(everywhere, some, low).tolist(), np.interp(everywhere, some, high).tolist()
 
 
 def _columns(runs: Sequence[Run], *endings: str) -> list[str]:
@@ -171,11 +191,15 @@ def _module(column: str) -> str:
     return column.rpartition("/")[0]
 
 
-def _spread(run: Run, column: str) -> list[float] | None:
+def _deviation(run: Run, column: str) -> tuple[list[float], list[float]] | None:
+    """The bonus' mean less and plus its deviation."""
     if not column.endswith(REWARD):
         return None
-    values = run.series(column.removesuffix(REWARD) + _SPREAD)[1]
-    return values if len(values) == len(run.series(column)[1]) else None
+    values = np.array(run.series(column)[1])
+    deviation = np.array(run.series(column.removesuffix(REWARD) + _SPREAD)[1])
+    if len(values) != len(deviation):
+        return None
+    return (values - deviation).tolist(), (values + deviation).tolist()
 
 
 def _tidy(

@@ -31,7 +31,7 @@ from rllib_rise.experiments.report.runs import (
 )
 from rllib_rise.experiments.report.sweep_page import sweep_page
 from rllib_rise.experiments.report.visits import first_goal_panel, visit_panel
-from rllib_rise.experiments.run_directory import write_text
+from rllib_rise.experiments.run.run_directory import write_text
 
 _HOW_TO_READ = """Coverage is the share of the reachable cells that a run
 visited at least once; return is that of the episodes in the last tenth of a run. IQM is the mean
@@ -149,6 +149,9 @@ def _facts(run: Run) -> dict[str, str]:
         if result["return"] is None
         else f"{result['return']:,.4g}",
     }
+    bonus = sum(run.series("intrinsic_seconds")[1])
+    if bonus > 0:
+        facts["of it bonus"] = f"{bonus / result['seconds']:.1%}"
     if result.get("coverage") is not None:
         goal = result["first_goal_steps"]
         facts["coverage"] = f"{result['coverage']:.2f}"

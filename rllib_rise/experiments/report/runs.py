@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from rllib_rise.errors import CheckpointError, RunDirectoryError
 from rllib_rise.experiments.compare import folder_name
-from rllib_rise.experiments.phase1_files import read_phase1
-from rllib_rise.experiments.run_directory import RunDirectory
+from rllib_rise.experiments.run.phase1_files import read_phase1
+from rllib_rise.experiments.run.run_directory import RunDirectory
 
 RETURN, COVERAGE = "episode_return_mean", "coverage"
 """Columns of metrics.csv; a finished run has its coverage under the same name."""
@@ -87,8 +87,8 @@ def read_run(path: Path) -> Run:
     directory = RunDirectory(path)
     if not directory.exists:
         raise RunDirectoryError(
-            f"{path} is neither a run nor a comparison (no config.yaml, no comparison.json): "
-            "give a directory that `rise train` or `rise compare` has written"
+            f"{path} is no run, comparison or sweep (it has no config.yaml, comparison.json or "
+            "sweep.json): give a directory that `rise train`, `compare` or `tune` has written"
         )
     run = _read(directory)
     if not run.rows:

@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from rllib_rise.experiments.compare import FIGURES, within
+from rllib_rise.experiments.compare import FIGURES
 from rllib_rise.experiments.display import duration
-from rllib_rise.experiments.phase1_files import read_phase1
 from rllib_rise.experiments.report.curves import comparison_curves
 from rllib_rise.experiments.report.html import escape, fact_list, folded, paragraph, table
 from rllib_rise.experiments.report.panels import Panel, figure_section
 from rllib_rise.experiments.report.runs import read_run
 from rllib_rise.experiments.report.sweep_charts import Response, draw_pair, draw_response
+from rllib_rise.experiments.run.phase1_files import read_phase1
 from rllib_rise.experiments.statistics import bootstrap_interval
 from rllib_rise.experiments.sweep.results import (
     Setting,
@@ -150,10 +150,9 @@ def _responses(trials: Sequence[Trial], paths: Sequence[str], metric: str) -> li
         for trial, (value, y) in zip(known, dots, strict=True):
             seeds.setdefault(value, {}).setdefault(trial.seed, []).append(y)
         means = {
-            value: within(
-                bootstrap_interval([[float(np.mean(ys)) for ys in seeds[value].values()]], np.mean),
-                *FIGURES[metric],
-            )
+            value: bootstrap_interval(
+                [[float(np.mean(ys)) for ys in seeds[value].values()]], np.mean
+            ).within(*FIGURES[metric])
             for value in (values if few else ())
         }
         name = f"response_{short(path).replace('.', '_')}"

@@ -7,6 +7,7 @@ the figure made from it.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,11 +18,12 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
 from rllib_rise.errors import ConfigError
-from rllib_rise.experiments.compare import RunProgress, compare, entries
+from rllib_rise.experiments.compare import compare, entries
+from rllib_rise.experiments.progress import RunProgress
 from rllib_rise.experiments.report.canvas import FULL, as_svg, house_style, method_colors
 from rllib_rise.experiments.reproduce.paper_tables import ATARI, BULLET, METHODS, Numbers
 from rllib_rise.experiments.reproduce.record import OnProgress, write_figure
-from rllib_rise.experiments.run_directory import RunDirectory
+from rllib_rise.experiments.run.run_directory import RunDirectory
 from rllib_rise.experiments.schema import load_experiment
 from rllib_rise.experiments.statistics import FloatArray, bootstrap_interval
 from rllib_rise.experiments.tables import read_rows, write_rows
@@ -102,7 +104,7 @@ SUITES = {
         {
             "small": (Plan(("inverted_pendulum",), ("none", "rise"), env_steps=30_000, seeds=2),),
             "workstation": (
-                Plan(("inverted_pendulum",), env_steps=500_000, seeds=3),
+                Plan(("inverted_pendulum",), env_steps=500_000),
                 Plan(("hopper", "half_cheetah"), ("none", "re3", "rise"), 500_000, seeds=3),
             ),
             "paper": (Plan(tuple(BULLET)),),
@@ -195,11 +197,11 @@ def _run(
 def title(suite: Suite, runs: Sequence[Row]) -> str:
     """What the table shows, and how far below the paper's budget it is."""
     steps = max(run["env_steps"] for run in runs)
-    seeds = len({run["seed"] for run in runs})
+    counts = Counter((run["task"], run["method"]) for run in runs).values()
+    seeds = f"{min(counts)} to {max(counts)}" if min(counts) < max(counts) else f"{max(counts)}"
     of = "" if steps >= 10_000_000 else f", {10_000_000 / steps:,.0f} times fewer than the paper's"
     figure = suite.result.replace("_", " ")
-    runs_each = f"{seeds} seed{'s' if seeds > 1 else ''}"
-    return f"{figure} in thousands after {steps:,} steps{of}; {runs_each}"
+    return f"{figure} in thousands after {steps:,} steps{of}; {seeds} seed{'s' * (seeds != '1')}"
 
 
 def paper_table(suite: Suite, runs: Sequence[Row]) -> list[Row]:

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from rllib_rise.errors import ConfigError
 from rllib_rise.experiments.report.panels import standalone
-from rllib_rise.experiments.run_directory import versions, write_json
+from rllib_rise.experiments.run.run_directory import versions, write_json
 
 SCALES = ("small", "workstation", "paper")
 """Minutes; what one machine can do in hours; all that the paper ran."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rllib_rise.errors import ConfigError
-from rllib_rise.experiments.run_directory import COMMIT, versions
+from rllib_rise.experiments.run.run_directory import COMMIT, versions
 
 SUBMITTED_WITH = "RISE_SUBMITTED_WITH"
 # How long Ray waits for a job that was asked to stop: an iteration and a checkpoint; 3 by default.

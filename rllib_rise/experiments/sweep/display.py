@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.table import Table
 
-from rllib_rise.experiments.compare import RunProgress
 from rllib_rise.experiments.display import CompareDisplay, duration
+from rllib_rise.experiments.progress import RunProgress
 
 _UNDER_WAY = ("running", "waiting")
 

@@ -18,8 +18,8 @@ from typing import Any
 import yaml
 
 from rllib_rise.errors import RunDirectoryError
-from rllib_rise.experiments.compare import FIGURES, within
-from rllib_rise.experiments.run_directory import RunDirectory, write_text
+from rllib_rise.experiments.compare import FIGURES
+from rllib_rise.experiments.run.run_directory import RunDirectory, write_text
 from rllib_rise.experiments.statistics import Interval, bootstrap_interval
 from rllib_rise.experiments.sweep.schema import METRICS, Sweep
 from rllib_rise.experiments.sweep.space import label, short
@@ -125,7 +125,7 @@ def settings(trials: Sequence[Trial], metric: str) -> list[Setting]:
             for trial in group
             if trial.run.finished and trial.figures.get(metric) is not None
         ]
-        interval = within(bootstrap_interval([values]), *FIGURES[metric]) if values else None
+        interval = bootstrap_interval([values]).within(*FIGURES[metric]) if values else None
         ordered = tuple(sorted(group, key=lambda trial: trial.seed))
         found.append(Setting(group[0].values, ordered, interval))
     return sorted(

@@ -24,14 +24,15 @@ from ray.tune.search import Repeater
 from ray.tune.search.basic_variant import BasicVariantGenerator
 
 from rllib_rise.errors import MissingExtraError, RiseError, RunDirectoryError
-from rllib_rise.experiments.compare import PlannedRun, RunProgress
+from rllib_rise.experiments.progress import PlannedRun, RunProgress
 from rllib_rise.experiments.resources import requested
-from rllib_rise.experiments.run_directory import (
+from rllib_rise.experiments.run.run_directory import (
     RunDirectory,
     already_there,
     holds_something,
     write_json,
 )
+from rllib_rise.experiments.run.same_experiment import refuse_changes
 from rllib_rise.experiments.sweep.schema import METRICS, Sweep
 from rllib_rise.experiments.sweep.space import Dimension, label
 from rllib_rise.experiments.sweep.trial import (
@@ -127,11 +128,14 @@ def run_sweep(
     results = tuner.fit()
     if _Watch.unfinished:  # Tune ends at Ctrl-C as if all were done
         raise KeyboardInterrupt
-    failed = [str(error).strip().splitlines()[-1] for error in results.errors]
+    failed = [result for result in results if result.error is not None]
     if not failed:
         return None
-    told = "; ".join(dict.fromkeys(failed))
-    return RiseError(f"{len(failed)} of {len(results)} trials failed ({told}); fix and --resume")
+    told = "; ".join(dict.fromkeys(str(one.error).strip().splitlines()[-1] for one in failed))
+    return RiseError(
+        f"{len(failed)} of {len(results)} trials failed ({told}). Tracebacks are in error.txt of "
+        f"{failed[0].path} and the like; once that is fixed, --resume goes on"
+    )
 
 
 class _Watch(tune.Callback):
@@ -185,11 +189,13 @@ def _open(sweep: Sweep, out: Path, resume: bool, max_concurrent: int | None) -> 
     if holds_something(out):
         if not resume:
             raise already_there(out)
-        begun = json.loads(path.read_text()) if path.exists() else {}
+        if not path.exists():
+            raise RunDirectoryError(f"{out} holds no sweep: choose another place with --out")
+        begun = json.loads(path.read_text())
         # Tune keeps it with its trials, and takes no other when it goes on.
         limit = begun.pop("max_concurrent", None)
-        if begun != asked:
-            raise RunDirectoryError(f"{out} holds something else: choose another place with --out")
+        sections = ({**one["experiment"], "search": one["search"]} for one in (begun, asked))
+        refuse_changes(out, *sections)
         if max_concurrent not in (None, limit):
             was = "without it" if limit is None else f"with {limit}"
             raise RunDirectoryError(

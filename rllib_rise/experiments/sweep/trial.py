@@ -9,14 +9,14 @@ from typing import Any
 from ray import tune
 from ray.tune.result import SHOULD_CHECKPOINT
 
-from rllib_rise.experiments.notices import DrainNotices
 from rllib_rise.experiments.resources import needed_cpus
-from rllib_rise.experiments.run_directory import RunDirectory, write_json
+from rllib_rise.experiments.run.drain_notices import DrainNotices
+from rllib_rise.experiments.run.run_directory import RunDirectory, write_json
+from rllib_rise.experiments.run.training import Training
 from rllib_rise.experiments.schema import Experiment
 from rllib_rise.experiments.session import silence_rllib
 from rllib_rise.experiments.shared_storage import check_here
 from rllib_rise.experiments.sweep.schema import Sweep
-from rllib_rise.experiments.training import Training
 from rllib_rise.rllib.phase1.cache import CACHE_FOLDER
 
 RUNS, SWEEP, TRIAL = "runs", "sweep.json", "trial.json"

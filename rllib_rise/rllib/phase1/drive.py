@@ -18,7 +18,8 @@ from rllib_rise.errors import LostProcessError, RiseError
 from rllib_rise.rllib.phase1 import fit as on_learner
 from rllib_rise.rllib.phase1.cache import FitCache
 from rllib_rise.rllib.phase1.collect import collect, dismiss
-from rllib_rise.rllib.phase1.key import UndescribableError, fit_key
+from rllib_rise.rllib.phase1.digest import UndescribableError
+from rllib_rise.rllib.phase1.key import fit_key
 
 logger = logging.getLogger(__name__)
 

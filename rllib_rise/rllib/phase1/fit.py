@@ -20,7 +20,7 @@ from torch import Tensor
 from rllib_rise.bonuses import Fit, FitReport
 from rllib_rise.errors import ConfigError, RiseError
 from rllib_rise.rllib.phase1.cache import FitCache
-from rllib_rise.rllib.phase1.key import digest
+from rllib_rise.rllib.phase1.digest import digest
 from rllib_rise.rllib.transitions import select_transitions
 
 logger = logging.getLogger(__name__)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from rllib_rise.errors import ConfigError, RunDirectoryError
-from rllib_rise.experiments.run_directory import RunDirectory
+from rllib_rise.experiments.run.run_directory import RunDirectory
 from rllib_rise.experiments.schema import Experiment, parse_experiment
 
 _PROCESSES = ("learner", "env_runner")
@@ -22,15 +24,21 @@ def check_same(experiment: Experiment, run: RunDirectory) -> dict[str, Any]:
     except ConfigError as error:
         raise RunDirectoryError(f"{run.config} cannot be read any more: {error}") from error
     before, asked = _without_machine(saved), _without_machine(experiment.resolved())
-    changed = sorted(
-        key for key in {*before, *asked} - {"stop", "methods"} if before.get(key) != asked.get(key)
-    )
+    for unimportant in ("stop", "methods"):
+        before.pop(unimportant, None)
+        asked.pop(unimportant, None)
+    refuse_changes(run.path, before, asked)
+    return saved
+
+
+def refuse_changes(path: Path, before: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
+    """Raise where a folder was begun with other settings, and say under which keys."""
+    changed = sorted(key for key in {*before, *asked} if before.get(key) != asked.get(key))
     if changed:
         raise RunDirectoryError(
-            f"{run.path} was started with other settings under {', '.join(changed)}: "
+            f"{path} was started with other settings under {', '.join(changed)}: "
             "choose another place with --out, or undo the change"
         )
-    return saved
 
 
 def _without_machine(resolved: dict[str, Any]) -> dict[str, Any]:

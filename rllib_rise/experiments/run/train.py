@@ -14,15 +14,15 @@ from typing import Any
 from ray.exceptions import RayError, RayTaskError
 
 from rllib_rise.errors import LostProcessError, RiseError, RunDirectoryError, RunFailedError
-from rllib_rise.experiments.checkpoints import disk_is_full, reason, remedy
-from rllib_rise.experiments.interrupt import deferred_interrupt
-from rllib_rise.experiments.notices import DrainNotices
-from rllib_rise.experiments.rows import Row
-from rllib_rise.experiments.run_directory import RunDirectory
-from rllib_rise.experiments.same_experiment import check_same
+from rllib_rise.experiments.run.checkpoints import disk_is_full, reason, remedy
+from rllib_rise.experiments.run.drain_notices import DrainNotices
+from rllib_rise.experiments.run.interrupt import deferred_interrupt
+from rllib_rise.experiments.run.rows import Row
+from rllib_rise.experiments.run.run_directory import RunDirectory
+from rllib_rise.experiments.run.same_experiment import check_same
+from rllib_rise.experiments.run.training import Training
 from rllib_rise.experiments.schema import Experiment, check
 from rllib_rise.experiments.shared_storage import check_shared
-from rllib_rise.experiments.training import Training
 
 logger = logging.getLogger(__name__)
 

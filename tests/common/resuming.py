@@ -12,9 +12,9 @@ import torch
 from ray.rllib.core.columns import Columns
 from ray.rllib.utils.metrics import NUM_ENV_STEPS_SAMPLED_LIFETIME
 
-from rllib_rise.experiments.run_directory import RunDirectory
+from rllib_rise.experiments.run.run_directory import RunDirectory
+from rllib_rise.experiments.run.training import Training
 from rllib_rise.experiments.schema import Experiment, parse_experiment
-from rllib_rise.experiments.training import Training
 
 BATCH = 64
 

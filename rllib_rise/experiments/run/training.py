@@ -15,20 +15,20 @@ from ray.exceptions import RayError
 
 from rllib_rise.bonuses.registry import NONE
 from rllib_rise.errors import ConfigError, LostProcessError, NonFiniteError
-from rllib_rise.experiments.checkpoints import warn_of_strangers
-from rllib_rise.experiments.exploration import ExplorationTracker
-from rllib_rise.experiments.phase1_files import write_report_of_phase1
-from rllib_rise.experiments.returns import RecentReturns
-from rllib_rise.experiments.rows import (
+from rllib_rise.experiments.run.checkpoints import warn_of_strangers
+from rllib_rise.experiments.run.exploration import ExplorationTracker
+from rllib_rise.experiments.run.phase1_files import write_report_of_phase1
+from rllib_rise.experiments.run.returns import RecentReturns
+from rllib_rise.experiments.run.rows import (
     Row,
     lifetime_steps,
     metric_prefixes,
     row_figures,
     update_losses,
 )
-from rllib_rise.experiments.run_directory import MetricsFile, RunDirectory, write_json
+from rllib_rise.experiments.run.run_directory import MetricsFile, RunDirectory, write_json
+from rllib_rise.experiments.run.summary import summarise
 from rllib_rise.experiments.schema import Experiment, build_config, check_warmup
-from rllib_rise.experiments.summary import summarise
 from rllib_rise.rllib.reseed import reseed_env_runners
 
 logger = logging.getLogger(__name__)

@@ -7,10 +7,10 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rllib_rise.experiments.exploration import ExplorationTracker
-from rllib_rise.experiments.returns import mean_return
-from rllib_rise.experiments.run_directory import RunDirectory
-from rllib_rise.experiments.vanishing import REWARD, as_multiples
+from rllib_rise.experiments.run.bonus_left import REWARD, as_multiples
+from rllib_rise.experiments.run.exploration import ExplorationTracker
+from rllib_rise.experiments.run.returns import mean_return
+from rllib_rise.experiments.run.run_directory import RunDirectory
 
 _FINAL_SHARE = 0.1
 _FINDINGS = ("_k", "_intrinsic_dimension")

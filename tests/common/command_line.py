@@ -12,15 +12,15 @@ import pytest
 
 from rllib_rise import cli
 
-ROOT = Path(__file__).parent.parent
-TESTS = ROOT / "tests"
+ROOT = Path(__file__).parents[2]
+COMMON = Path(__file__).parent
 # Against hanging only: what takes a minute alone takes ten beside everything else.
 _PATIENCE_SECONDS = 900
 
 
 def environment() -> dict[str, str]:
     """The variables of such a process; this tree comes before whatever is installed."""
-    paths = os.pathsep.join([str(ROOT), str(TESTS)])
+    paths = os.pathsep.join([str(ROOT), str(COMMON)])
     return {**os.environ, "COLUMNS": "200", "OMP_NUM_THREADS": "1", "PYTHONPATH": paths}
 
 

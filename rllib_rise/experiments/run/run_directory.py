@@ -31,7 +31,7 @@ import torch
 import yaml
 
 from rllib_rise.errors import RunDirectoryError
-from rllib_rise.experiments.checkpoints import list_checkpoints, newest_whole, write_checkpoint
+from rllib_rise.experiments.run.checkpoints import list_checkpoints, newest_whole, write_checkpoint
 
 _PACKAGES = ("rllib_rise", "ray", "torch", "gymnasium", "numpy", "faiss-cpu", "faiss-gpu")
 _TORN, _PARTIAL = ".torn_", ".partial"
@@ -49,7 +49,6 @@ class RunDirectory:
         self.result = self.path / "result.json"
         self.exploration = self.path / "exploration.npz"
         self.checkpoints = self.path / "checkpoints"
-        self.report = self.path / "report.html"
         self.error = self.path / "error.txt"
         self.phase1_log = self.path / "phase1.log"
 
@@ -201,7 +200,7 @@ def _processor() -> str:
 
 def _commit() -> str | None:
     """The commit of the checkout that this package is in, with `+changes` if it has any."""
-    root = Path(__file__).parents[2]
+    root = Path(__file__).parents[3]
     if not (root / ".git").exists():
         return os.environ.get(COMMIT) or None
     try:

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from rllib_rise.experiments.run_directory import write_bytes, write_json
+from rllib_rise.experiments.run.run_directory import write_bytes, write_json
 
 if TYPE_CHECKING:
     from rllib_rise.rllib.phase1 import Phase1Report

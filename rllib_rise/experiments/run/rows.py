@@ -36,7 +36,7 @@ COLUMNS = {
     "env_runners": "how many env runners are alive, where they are processes of their own",
     "coverage": "share of the reachable states that were visited, where these are counted",
     "goals_reached": "goals reached so far, where these are counted",
-    "NAME, NAME_count": "what an environment tells of its episodes, and of how many that is",
+    "NAME, NAME_count": "mean of what the environment reports of its episodes, and of how many",
 }
 """What a row of metrics.csv holds besides the figures of the bonus."""
 
