@@ -178,7 +178,7 @@ def _open(
         if not resume:
             raise already_there(out)
         before = read_comparison(out)
-        refuse_changes(out, before["experiment"], asked["experiment"])
+        refuse_changes(out, before["experiment"], experiment.resolved())
         asked["methods"] = list(dict.fromkeys([*before["methods"], *methods]))
         asked["seeds"] = sorted({*before["seeds"], *seeds})
     out.mkdir(parents=True, exist_ok=True)
