@@ -35,3 +35,11 @@ class RunFailedError(RiseError):
 
 class LostProcessError(RiseError):
     """A process of the run died: a learner, or a node with it. The last checkpoint remains."""
+
+
+def first_cause(error: BaseException) -> str:
+    """The type and the last line of what went wrong first: libraries raise errors about errors."""
+    cause: BaseException = getattr(error, "cause", None) or error  # Ray's name for it
+    while (before := cause.__cause__ or cause.__context__) is not None:
+        cause = before
+    return ": ".join([type(cause).__name__, *str(cause).strip().splitlines()[-1:]])

@@ -13,7 +13,13 @@ from typing import Any
 
 from ray.exceptions import RayError, RayTaskError
 
-from rllib_rise.errors import LostProcessError, RiseError, RunDirectoryError, RunFailedError
+from rllib_rise.errors import (
+    LostProcessError,
+    RiseError,
+    RunDirectoryError,
+    RunFailedError,
+    first_cause,
+)
 from rllib_rise.experiments.run.checkpoints import disk_is_full, reason, remedy
 from rllib_rise.experiments.run.drain_notices import DrainNotices
 from rllib_rise.experiments.run.interrupt import deferred_interrupt
@@ -119,10 +125,7 @@ def train(
 
 def _failed(run: RunDirectory, error: Exception) -> Exception:
     """What to tell of an error that is not ours; its traceback is kept for whoever can fix it."""
-    cause: BaseException = getattr(error, "cause", None) or error
-    while (before := cause.__cause__ or cause.__context__) is not None:
-        cause = before  # RLlib raises errors of its own where environments fail
-    told = ": ".join([type(cause).__name__, *str(cause).strip().splitlines()[-1:]])
+    told = first_cause(error)
     if not run.exists:
         logger.error("the traceback:", exc_info=error)
         return RunFailedError(f"the run could not be built: {told}. Nothing was written")

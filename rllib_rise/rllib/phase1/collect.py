@@ -18,6 +18,8 @@ import ray
 import torch
 from ray.rllib.callbacks.callbacks import RLlibCallback
 
+from rllib_rise.errors import first_cause
+
 # Phase 1 has episodes of its own, not those that training begins with.
 _SEED_OFFSET = 500_000
 _GUEST = "_rise_phase1_guest"
@@ -51,7 +53,7 @@ def collect(env_runner: Any, *, num_steps: int, round_number: int) -> dict[str, 
         return {"runner": runner, "steps": steps, "episodes": kept}
     except Exception as error:
         dismiss(env_runner)  # or the next call would go on with what failed
-        return {"runner": runner, "steps": 0, "error": f"{type(error).__name__}: {error}"}
+        return {"runner": runner, "steps": 0, "error": first_cause(error)}
 
 
 def dismiss(env_runner: Any) -> None:
