@@ -393,7 +393,7 @@ def bench(
     folder = out or suites.FOLDERS[form]
     names = list(suites.SUITES) if only == "all" else [name.strip() for name in only.split(",")]
     if gpu:
-        names = list(suites.ON_REQUEST)
+        names = ["gpu"]
     with session.ray_session() if {*names} - {*suites.ON_REQUEST} else nullcontext():
         summary = suites.run_suites(
             names,

@@ -38,8 +38,14 @@ class LostProcessError(RiseError):
 
 
 def first_cause(error: BaseException) -> str:
-    """The type and the last line of what went wrong first: libraries raise errors about errors."""
+    """The type and the last line of what went wrong first: libraries raise errors about errors.
+
+    Ours say it themselves.
+    """
     cause: BaseException = getattr(error, "cause", None) or error  # Ray's name for it
-    while (before := cause.__cause__ or cause.__context__) is not None:
+    while not isinstance(cause, RiseError):
+        before = cause.__cause__ or cause.__context__
+        if before is None:
+            break
         cause = before
     return ": ".join([type(cause).__name__, *str(cause).strip().splitlines()[-1:]])

@@ -90,8 +90,8 @@ def resolve_backend(backend: str, device: torch.device | str, *, num_points: int
     not know for ones without AVX. On such a one (Intel Ice Lake) `faiss` takes 2.8 to 5.2 times as
     long for N from 1,024 to 4,096 and m from 128 to 1,024. At best it gains little: on an AMD EPYC
     with AVX-512 it takes .88 to 1.07 times as long for at least 128 dimensions and 2^20 numbers,
-    below that 1.06 to 4.4 times. (`rise bench --full --only backends`, one thread,
-    torch 2.13, faiss-cpu 1.15.1.)
+    below that 1.06 to 4.4 times. (Measured once, one thread, torch 2.13,
+    faiss-cpu 1.15.1; `rise bench --full --only backends` measures yours.)
 
     For CUDA points `auto` means `torch` up to 2^15 points, `faiss-gpu` from there on if a child
     process finds that it works (`gpu_problem`), else `torch` with a warning. We have not measured

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from command_line import refused
 from scipy import stats
 
 from rllib_rise.bench.backends import compared
@@ -72,9 +73,13 @@ def test_backends_are_measured_in_turn_and_over_torch():
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
-def test_without_a_gpu_its_part_says_so(tmp_path: Path):
-    with pytest.raises(RiseError, match="CUDA device, and torch sees none"):
-        run_suites(["gpu"], tmp_path, form="quick", threads=1, on_progress=lambda line: None)
+def test_without_a_gpu_its_part_says_so_and_nothing_else_is_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+):
+    told = refused(tmp_path, monkeypatch, capsys, "bench", "--gpu")
+    assert "CUDA device, and torch sees none" in told
+    assert "points" not in told
+    assert not list(tmp_path.rglob("*.json"))
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")

@@ -16,9 +16,11 @@ from rllib_rise.experiments.display import interval_text
 from rllib_rise.experiments.report import headline, write_report
 from rllib_rise.experiments.report.canvas import method_colors
 from rllib_rise.experiments.report.charts import _spread_out
+from rllib_rise.experiments.report.curves import _interval
 from rllib_rise.experiments.run.exploration import ExplorationTracker
 from rllib_rise.experiments.run.run_directory import MetricsFile, RunDirectory, write_json
 from rllib_rise.experiments.schema import load_experiment
+from rllib_rise.experiments.statistics import bootstrap_interval
 
 SIZE, BUDGET, BATCH = 5, 4000, 500
 VOID = {"meta", "br", "link", "img", "hr", "input"}
@@ -307,6 +309,16 @@ def test_methods_stand_in_the_order_they_were_asked_for(tmp_path):
         r'<th scope="row">(?:<span[^>]*></span>)?(\w+)</th>', Page(write_report([out])).source
     )
     assert rows[:3] == ["rnd", "none", "rise"]
+
+
+def test_bands_are_intervals_of_the_iqm_and_stay_in_its_range():
+    seeds = np.array([[0.1, 0.5, 1.0], [0.2, 0.6, 0.9], [0.1, 0.7, 1.0], [0.0, 0.4, 1.0]])
+    low, high = _interval(seeds, 0.0, 1.0)
+    expected = [bootstrap_interval([column]) for column in seeds.T]
+    assert low == [max(one.low, 0.0) for one in expected]
+    assert high == [min(one.high, 1.0) for one in expected]
+    assert high[2] == 1.0 < expected[2].high
+    assert _interval(seeds[:1], 0.0, 1.0) is None
 
 
 def test_data_of_a_comparison(tmp_path):

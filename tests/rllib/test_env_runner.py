@@ -59,6 +59,17 @@ class ReusedMemory(ConstantReward):
         return self.shown
 
 
+class NotFinite(ConstantReward):
+    """Shows what policies must not act on, also where it has opposite signs."""
+
+    shown = ((np.inf, -np.inf, 0.0), (0.0, np.nan, 1.0))
+
+    def _observe(self):
+        if self.steps % 5 < len(self.shown):
+            return np.array(self.shown[self.steps % 5], np.float32)
+        return super()._observe()
+
+
 class FarBounds(ContinuousReward):
     """Actions between 5 and 9, and ends by truncation."""
 
@@ -123,6 +134,7 @@ def assert_equal(one: Any, other: Any) -> None:
         ("PPO", Noise),
         ("PPO", FarBounds),
         ("PPO", ReusedMemory),
+        ("PPO", NotFinite),
         ("DQN", ConstantReward),
         ("SAC", ContinuousReward),
         ("IMPALA", ConstantReward),

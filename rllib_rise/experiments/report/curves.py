@@ -92,15 +92,14 @@ def comparison_curves(
 ) -> list[Panel]:
     """Panels with a bold line and a band per method, and a thin line per seed; by method."""
     everything = [run for runs in groups.values() for run in runs]
-    lines = "Bold: IQM over seeds, with its 95 % interval. Thin: single seeds."
+    several = any(len(settled(runs)) > 1 for runs in groups.values())
+    band = ", with its 95 % interval" if several else ""
+    lines = f"Bold: IQM over seeds{band}. Thin: single seeds."
     if not all(run.result for run in everything):
-        lines = (
-            "Bold: IQM over finished seeds, with its 95 % interval. Thin: single seeds, dashed if "
-            "unfinished."
-        )
+        lines = f"Bold: IQM over finished seeds{band}. Thin: single seeds, dashed if unfinished."
     crowded = len(groups) > _CROWD
     if crowded:
-        lines = "IQM over seeds, with its 95 % interval."
+        lines = f"IQM over seeds{band}."
     panels = []
     budget = max(run.config["stop"]["env_steps"] for run in everything)
     for name in ("coverage", "episode_return", "intrinsic_reward"):
@@ -123,8 +122,8 @@ def comparison_curves(
             if steps:
                 label = f"{method} {_module(column)}".strip()
                 values = interquartile_mean(many, axis=0).tolist()
-                band = _interval(many, *_RANGES.get(name, (-np.inf, np.inf)))
-                curves.append(Curve(label, colors[method], steps, values, band))
+                around = _interval(many, *_RANGES.get(name, (-np.inf, np.inf)))
+                curves.append(Curve(label, colors[method], steps, values, around))
                 data += _tidy(method, "iqm", steps, values, column)
         if curves:
             bold = [curve for curve in curves if curve.kind == "main"]

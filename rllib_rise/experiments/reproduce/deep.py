@@ -201,7 +201,8 @@ def title(suite: Suite, runs: Sequence[Row]) -> str:
     seeds = f"{min(counts)} to {max(counts)}" if min(counts) < max(counts) else f"{max(counts)}"
     of = "" if steps >= 10_000_000 else f", {10_000_000 / steps:,.0f} times fewer than the paper's"
     figure = suite.result.replace("_", " ")
-    return f"{figure} in thousands after {steps:,} steps{of}; {seeds} seed{'s' * (seeds != '1')}"
+    runs_each = "1 seed" if seeds == "1" else f"{seeds} seeds"
+    return f"{figure} in thousands after {steps:,} steps{of}; {runs_each}"
 
 
 def paper_table(suite: Suite, runs: Sequence[Row]) -> list[Row]:
